@@ -1,0 +1,38 @@
+# Each target sets up what it needs in .venv; the only requirement is Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: demo test check bench docs clean
+
+demo: .venv/base ## the product, on generated data
+	$(BIN)/sfumato demo $(ARGS)
+
+test: .venv/dev ## every test, on all cores
+	$(BIN)/pytest -n auto $(ARGS)
+
+check: .venv/dev ## the gate: format, lint, types, layers, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto -m "not slow" $(ARGS)
+
+bench: .venv/dev ## measure, side by side, and write benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: .venv/dev ## write the reference pages, then run every example in the docs
+	$(BIN)/python docs/reference.py
+	$(BIN)/pytest tests/test_docs.py
+
+clean:
+	rm -rf .venv
+
+.venv/base: pyproject.toml constraints.txt
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/dev: .venv/base
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,58 @@
+"""Exact numbers at the door: what a caller passes becomes a Fraction or an int, or an error that names it."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral, Rational
+from typing import TypeAlias
+
+from sfumato.errors import InvalidArgument
+
+Number: TypeAlias = int | float | Fraction | Decimal
+
+LARGEST = 2**200
+
+
+def rational(name: str, value: Number) -> Fraction:
+    """`value` as an exact Fraction; a float counts at its exact binary value."""
+    if isinstance(value, bool) or not isinstance(value, Rational | float | Decimal):
+        raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
+    if isinstance(value, float | Decimal) and not math.isfinite(value):
+        raise InvalidArgument(name, "must be finite, not NaN or infinite")
+    exact = Fraction(value)
+    if abs(exact) > LARGEST:
+        raise InvalidArgument(name, "is too large to compute with")
+    return exact
+
+
+def positive(name: str, value: Number, *, at_most: int | Fraction | None = None) -> Fraction:
+    """`value` as an exact Fraction above zero, and not above `at_most`."""
+    exact = rational(name, value)
+    if exact <= 0:
+        raise InvalidArgument(name, "must be greater than zero")
+    if at_most is not None and exact > at_most:
+        raise InvalidArgument(name, f"must be at most {float(at_most):.4g}")
+    return exact
+
+
+def probability(name: str, value: Number) -> Fraction:
+    """`value` as an exact Fraction strictly between 0 and 1, and large enough for a float to hold."""
+    exact = rational(name, value)
+    if not 0 < exact < 1:
+        raise InvalidArgument(name, "must lie strictly between 0 and 1")
+    if exact < Fraction(1, 2**900):
+        raise InvalidArgument(name, "is too small to compute with; use at least 1e-270")
+    return exact
+
+
+def whole(name: str, value: int, *, at_least: int = 0, at_most: int | None = None) -> int:
+    """`value` as an int within its bounds; 3.0 and True are not whole numbers here."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidArgument(name, f"must be a whole number, not {type(value).__name__}")
+    if value < at_least:
+        raise InvalidArgument(name, f"must be at least {at_least}")
+    if at_most is not None and value > at_most:
+        raise InvalidArgument(name, f"must be at most {at_most}")
+    return int(value)

@@ -1,0 +1,74 @@
+"""The pure mechanisms: exact integer counts and a random source in, a frozen release out.
+
+from sfumato.mechanisms import Rng, unknown_gumbel
+top = unknown_gumbel(rows, k=10, epsilon=0.15, delta=1e-10, rng=Rng.system())
+top.rows, top.stopped, top.charge
+"""
+
+from sfumato.mechanisms.catalogue import MECHANISMS, reserve_for
+from sfumato.mechanisms.keys import (
+    GaussianRule,
+    GeometricRule,
+    KeySelection,
+    LaplaceRule,
+    select_gaussian,
+    select_geometric,
+    select_laplace,
+)
+from sfumato.mechanisms.known import (
+    KnownGaussian,
+    KnownGumbel,
+    KnownLaplace,
+    known_gaussian,
+    known_gumbel,
+    known_laplace,
+)
+from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
+from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.refinement import Estimate, measure_count, refine
+from sfumato.mechanisms.release import Release, Step
+from sfumato.mechanisms.stream import context
+from sfumato.mechanisms.unknown import (
+    UnknownGaussian,
+    UnknownGumbel,
+    UnknownLaplace,
+    unknown_gaussian,
+    unknown_gumbel,
+    unknown_laplace,
+)
+
+__all__ = [
+    "MECHANISMS",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Estimate",
+    "GaussianRule",
+    "GeometricRule",
+    "KeySelection",
+    "KnownGaussian",
+    "KnownGumbel",
+    "KnownLaplace",
+    "LaplaceRule",
+    "Mechanism",
+    "Noise",
+    "Release",
+    "Rng",
+    "Step",
+    "UnknownGaussian",
+    "UnknownGumbel",
+    "UnknownLaplace",
+    "context",
+    "known_gaussian",
+    "known_gumbel",
+    "known_laplace",
+    "measure_count",
+    "refine",
+    "reserve_for",
+    "select_gaussian",
+    "select_geometric",
+    "select_laplace",
+    "unknown_gaussian",
+    "unknown_gumbel",
+    "unknown_laplace",
+]

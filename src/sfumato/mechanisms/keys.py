@@ -1,0 +1,204 @@
+"""Key selection: which keys of a table may be named at all, from distinct people per key.
+
+A person counts for at most `max_keys` keys, enforced by bounding before these rules see the counts. Keys with
+no person are never kept. Positions in the array are dealt their noise in order, so the order of the keys must
+not depend on the data: sort them. Thresholds and guarantees: proofs/key_selection.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.numbers import Number, positive, probability, whole
+from sfumato.mechanisms.inputs import exact_counts
+from sfumato.mechanisms.noise import CERTAIN, ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
+from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.stream import Stream, Uniform
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelection:
+    """The keys that may be named.
+
+    `kept` are positions in the array of counts, ascending; `counts` their noisy counts, where the rule covers
+    them. The selection is `delta`-approximate `rho`-zCDP.
+    """
+
+    kept: Integers
+    counts: Integers | None
+    rho: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRule(ABC):
+    """A rule that keeps a key by its count of distinct people, of which a person is in `max_keys` at most."""
+
+    delta: Fraction
+    max_keys: int
+
+    def __post_init__(self) -> None:
+        probability("delta", self.delta)
+        whole("max_keys", self.max_keys, at_least=1, at_most=2**40)
+
+    @property
+    @abstractmethod
+    def rho(self) -> Fraction:
+        """The zCDP parameter of the whole selection."""
+
+    @abstractmethod
+    def select(self, counts: Integers, rng: Rng) -> KeySelection:
+        """The keys to keep."""
+
+    @cached_property
+    def per_key(self) -> Fraction:
+        """The most a key of a single person may be kept with: 1 - (1 - delta)^(1 / max_keys), rounded down."""
+        return Fraction(-math.expm1(math.log1p(-float(self.delta)) / self.max_keys) / ROUND_UP)
+
+
+class ThresholdRule(KeyRule):
+    """Keep a key iff its noisy count reaches a threshold; the noisy counts of the kept keys are free."""
+
+    @property
+    @abstractmethod
+    def noise(self) -> Noise:
+        """The law of the noise on a count."""
+
+    @cached_property
+    def threshold(self) -> int:
+        """1 + t for the smallest t >= 0 with P[noise >= t] <= per_key."""
+        return 1 + self.noise.smallest_tail(float(self.per_key))
+
+    def select(self, counts: Integers, rng: Rng) -> KeySelection:
+        exact = exact_counts("counts", counts)
+        stream = rng.stream(
+            rule=type(self).__name__, parameter=self.noise.parameter, delta=self.delta, max_keys=self.max_keys
+        )
+        noisy = exact + self.noise.sample(stream, len(exact))
+        kept = np.flatnonzero((noisy >= self.threshold) & (exact > 0))
+        return KeySelection(kept, noisy[kept], self.rho, self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceRule(ThresholdRule):
+    """Discrete Laplace noise of scale max_keys / epsilon.
+
+    Guarantee: (epsilon, delta)-DP with the kept keys' noisy counts; epsilon^2 / (2 max_keys) zCDP but for delta.
+    """
+
+    epsilon: Fraction
+
+    @property
+    def noise(self) -> Noise:
+        return DiscreteLaplace(self.max_keys / self.epsilon)
+
+    @property
+    def rho(self) -> Fraction:
+        return self.epsilon**2 / (2 * self.max_keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianRule(ThresholdRule):
+    """Discrete Gaussian noise of variance max_keys / (2 rho).
+
+    Guarantee: delta-approximate rho-zCDP with the kept keys' noisy counts.
+    """
+
+    total: Fraction
+
+    @property
+    def noise(self) -> Noise:
+        return DiscreteGaussian(self.max_keys / (2 * self.total))
+
+    @property
+    def rho(self) -> Fraction:
+        return self.total
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometricRule(KeyRule):
+    """Keep a key of n people with the largest probability pi(n) that privacy allows (truncated geometric).
+
+    Guarantee: (epsilon, delta)-DP; only the decision is released.
+    Source:    Desfontaines, Voss, Gipson, Mandayam (2022): pi(0) = 0 and, with e = epsilon / max_keys,
+               pi(n) = min(exp(e) pi(n-1) + d, 1 - exp(-e) (1 - pi(n-1) - d), 1), here in closed form.
+    """
+
+    epsilon: Fraction
+
+    @property
+    def rho(self) -> Fraction:
+        return self.epsilon**2 / (2 * self.max_keys)
+
+    def select(self, counts: Integers, rng: Rng) -> KeySelection:
+        exact = exact_counts("counts", counts)
+        stream = rng.stream(rule="GeometricRule", epsilon=self.epsilon, delta=self.delta, max_keys=self.max_keys)
+        excess = stream.words(0, 0, len(exact)) * 2.0**-64 - self.probabilities(exact)
+        kept = excess < 0
+        for i in np.flatnonzero((np.abs(excess) < CERTAIN) & (exact > 0)):
+            kept[i] = self._keeps(int(exact[i]), stream, int(i))
+        return KeySelection(np.flatnonzero(kept & (exact > 0)), None, self.rho, self.delta)
+
+    def probabilities(self, counts: Integers) -> NDArray[np.float64]:
+        """pi(n) in float64."""
+        step, d, turn = float(self.epsilon / self.max_keys), float(self.per_key), self._turn
+        rising = d * np.expm1(step * np.minimum(counts, turn)) / math.expm1(step)
+        missing, fall = 1 - rising, np.exp(-step * np.maximum(counts - turn, 0))
+        missing = missing * fall - d * (1 - fall) / math.expm1(step)
+        return np.clip(1 - missing, 0, 1)
+
+    @cached_property
+    def _turn(self) -> int:
+        """Up to this n the first formula is the smallest: as long as pi(n-1) <= (1 - d) / (1 + exp(e))."""
+        context = Context(prec=60)
+        step, d = _decimal(self.epsilon / self.max_keys, context), _decimal(self.per_key, context)
+        rise = context.subtract(context.exp(step), 1)
+        ratio = context.divide(context.multiply(rise, 1 - d), context.multiply(d, context.add(rise, 2)))
+        return 1 + math.floor(context.divide(context.ln(context.add(1, ratio)), step))
+
+    def _keeps(self, count: int, stream: Stream, position: int) -> bool:
+        return Uniform(stream, 0, 1, position).below(lambda context: self._bounds(count, context))
+
+    def _bounds(self, count: int, context: Context) -> tuple[Decimal, Decimal]:
+        """pi(count) to within 10^(25 - prec), computed with 40 digits more."""
+        wide = Context(prec=context.prec + 40, Emax=context.Emax, Emin=context.Emin, traps=[])
+        step, d = _decimal(self.epsilon / self.max_keys, wide), _decimal(self.per_key, wide)
+        rise = wide.subtract(wide.exp(step), 1)
+        head, rest = min(count, self._turn), max(count - self._turn, 0)
+        rising = wide.divide(wide.multiply(d, wide.subtract(wide.exp(wide.multiply(step, head)), 1)), rise)
+        fall = wide.exp(wide.multiply(step, -rest))
+        missing = wide.subtract(
+            wide.multiply(wide.subtract(1, rising), fall), wide.divide(wide.multiply(d, wide.subtract(1, fall)), rise)
+        )
+        value, slack = wide.subtract(1, missing), Decimal(1).scaleb(25 - context.prec)
+        return wide.subtract(value, slack), wide.add(value, slack)
+
+
+def select_laplace(counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
+    """Keep the keys whose count plus discrete Laplace noise reaches the threshold: see `LaplaceRule`."""
+    rule = LaplaceRule(epsilon=positive("epsilon", epsilon), delta=probability("delta", delta), max_keys=max_keys)
+    return rule.select(counts, rng)
+
+
+def select_geometric(counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
+    """Keep each key with the largest probability that privacy allows: see `GeometricRule`."""
+    rule = GeometricRule(epsilon=positive("epsilon", epsilon), delta=probability("delta", delta), max_keys=max_keys)
+    return rule.select(counts, rng)
+
+
+def select_gaussian(counts: Integers, *, rho: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
+    """Keep the keys whose count plus discrete Gaussian noise reaches the threshold: see `GaussianRule`."""
+    rule = GaussianRule(total=positive("rho", rho), delta=probability("delta", delta), max_keys=max_keys)
+    return rule.select(counts, rng)
+
+
+def _decimal(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))

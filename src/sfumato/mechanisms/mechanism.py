@@ -1,0 +1,128 @@
+"""What every mechanism is: a record of its parameters that knows its charge and its error before the data.
+
+|                                | at most max_groups groups a person         | any number of groups a person |
+|--------------------------------|--------------------------------------------|-------------------------------|
+| the domain is public           | `known_laplace`, `known_gaussian`          | `known_gumbel`                |
+| the domain is part of the data | `unknown_laplace`, `unknown_gaussian`      | `unknown_gumbel`              |
+
+All of them protect one person under add/remove neighbours, for counts that grow by 0 to tau when a person is
+added. Each is a record (`KnownLaplace`, ...) and a function that builds the record and runs it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+from sfumato.accounting.charges import Charge
+from sfumato.accounting.numbers import positive, rational, whole
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
+from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.release import K, Step
+from sfumato.mechanisms.stream import Field
+
+CountNoise: TypeAlias = Literal["laplace", "gaussian"]
+
+UNIT = Charge(1)
+CALL = Charge(0, 1)
+
+MAX_EPSILON = 100
+MAX_TAU = 2**31
+MAX_ROWS = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """A question's private form: parameters, worst-case charge and error, all known before the data is."""
+
+    name: ClassVar[str]
+
+    epsilon: Fraction
+    tau: int = 1
+
+    @classmethod
+    def of(cls, **arguments: Any) -> Self:
+        """Build the record from what a caller wrote: exact numbers, or an error that names the argument."""
+        known = {field.name: field.default is MISSING for field in fields(cls)}
+        for name in sorted(arguments.keys() - known.keys()):
+            raise InvalidArgument(name, f"is not an argument of {cls.name}; those are {', '.join(known)}")
+        for name in (name for name, required in known.items() if required and name not in arguments):
+            raise InvalidArgument(name, f"is required by {cls.name}")
+        for name in ("epsilon", "delta"):
+            if name in arguments:
+                arguments[name] = rational(name, arguments[name])
+        return cls(**arguments)
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, at_most=MAX_EPSILON)
+        whole("tau", self.tau, at_least=1, at_most=MAX_TAU)
+
+    @property
+    @abstractmethod
+    def reserve(self) -> Charge:
+        """The most this can cost."""
+
+    @property
+    @abstractmethod
+    def least(self) -> Charge:
+        """The least this can cost."""
+
+    @property
+    @abstractmethod
+    def error95(self) -> int | None:
+        """The half-width that holds with 95 % for one count; None where no count is released."""
+
+    def _source(self, rng: Rng) -> Rng:
+        """The part of `rng` that belongs to this mechanism with these noise parameters, whatever k is."""
+        return rng.child(mechanism=self.name, version=1, epsilon=self.epsilon, tau=self.tau, **self._parameters())
+
+    @abstractmethod
+    def _parameters(self) -> dict[str, Field]:
+        """Every further parameter that noise depends on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking(Mechanism):
+    """Peeled selections, each with a freshly noised count or without."""
+
+    k: int
+    with_counts: bool = True
+    count_noise: CountNoise = "laplace"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("k", self.k, at_least=1, at_most=MAX_ROWS)
+        if self.count_noise not in ("laplace", "gaussian"):
+            raise InvalidArgument("count_noise", "must be 'laplace' or 'gaussian'")
+
+    @property
+    def noise(self) -> Noise:
+        """The law of the noise on a count, one unit whichever it is."""
+        scale = 2 * self.tau / self.epsilon
+        return DiscreteLaplace(scale) if self.count_noise == "laplace" else DiscreteGaussian(scale**2)
+
+    @property
+    def error95(self) -> int | None:
+        return self.noise.half_width() if self.with_counts else None
+
+    @property
+    def per_row(self) -> Charge:
+        """A pick, and a count if there is one."""
+        return Charge(2 if self.with_counts else 1)
+
+    def _rows(self, keys: Sequence[K], exact: Sequence[int], source: Rng) -> tuple[tuple[K, int | None], ...]:
+        """The picked items, with fresh noise on their counts, dealt out by place."""
+        if not self.with_counts:
+            return tuple((key, None) for key in keys)
+        stream = source.stream(purpose="count", family=self.noise.family, parameter=self.noise.parameter)
+        noise = self.noise.sample(stream, len(keys)).tolist()
+        return tuple((key, count + z) for key, count, z in zip(keys, exact, noise, strict=True))
+
+    def _row_steps(self, rows: int) -> tuple[Step, ...]:
+        law = f"{self.noise.family} {self.noise.parameter}"
+        both = ((Step("pick", UNIT, place), Step("count", UNIT, place, law)) for place in range(1, rows + 1))
+        return tuple(step for pair in both for step in pair[: 1 + self.with_counts])

@@ -1,0 +1,308 @@
+"""Integer noise, exactly distributed: the discrete Laplace and the discrete Gaussian.
+
+Each draw is a fixed mathematical function of an infinite uniform bit string (`Uniform`). Float64 evaluates
+that function where it is certain of the result, with a margin far wider than its error; the few draws
+within the margin are settled in decimal arithmetic with as many further random digits as it takes. So the
+law is exact, and the same key gives the same draws on every platform. Proofs: proofs/noise.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms.stream import BLOCK, Stream, Uniform
+
+Integers: TypeAlias = NDArray[np.int64]
+
+# Tail probabilities in float64 are off by far less than this share, and are rounded up by it.
+ROUND_UP = 1 + 2.0**-36
+
+# The Laplace margin is (scale + t) * MARGIN; heads below MIN_HEAD are too coarse for it. See proofs/noise.md.
+MARGIN = 2.0**-44
+MIN_HEAD = 2**45
+# An acceptance is certain when probability and uniform differ by more than this.
+CERTAIN = 2.0**-40
+# From this variance on, sums over integers are bounded by integrals, with a relative excess below 1e-7.
+SMOOTH_VARIANCE = 2**24
+
+
+class Noise(ABC):
+    """A law of integer noise, symmetric about zero."""
+
+    @property
+    @abstractmethod
+    def family(self) -> str:
+        """Its name, as in the argument `count_noise`."""
+
+    @property
+    @abstractmethod
+    def parameter(self) -> Fraction:
+        """The exact number that, with the family, fixes the law."""
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        """Its standard deviation."""
+
+    @abstractmethod
+    def sample(self, stream: Stream, size: int) -> Integers:
+        """`size` independent draws; the first n of them do not depend on `size`."""
+
+    @abstractmethod
+    def upper_tail(self, n: int) -> float:
+        """P[X >= n] for n >= 1, rounded up."""
+
+    @abstractmethod
+    def difference_tail(self, n: int) -> float:
+        """P[X - Y >= n] for two independent draws and n >= 0, rounded up."""
+
+    def tail(self, n: int) -> float:
+        """P[X >= n], rounded up."""
+        return self.upper_tail(n) if n > 0 else 1 - self.upper_tail(1 - n) / ROUND_UP**2
+
+    def smallest_tail(self, probability: float) -> int:
+        """The smallest n >= 0 with P[X >= n] <= probability."""
+        return _smallest(lambda n: self.tail(n) <= probability)
+
+    def smallest_difference_tail(self, probability: float) -> int:
+        """The smallest n >= 0 with P[X - Y >= n] <= probability."""
+        return _smallest(lambda n: self.difference_tail(n) <= probability)
+
+    def half_width(self, confidence: float = 0.95) -> int:
+        """The smallest w with P[|X| <= w] >= confidence."""
+        return max(self.smallest_tail((1 - confidence) / 2) - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(Noise):
+    """P[X = x] = (1 - a) / (1 + a) * a^|x| with a = exp(-1 / scale).
+
+    Guarantee: added to a count that one person moves by at most tau, (tau / scale)-DP.
+    Source:    Ghosh, Roughgarden, Sundararajan (2012); sampling and proof in proofs/noise.md.
+    """
+
+    scale: Fraction
+
+    @property
+    def family(self) -> str:
+        return "laplace"
+
+    @property
+    def parameter(self) -> Fraction:
+        return self.scale
+
+    @property
+    def deviation(self) -> float:
+        return 1 / (math.sqrt(2) * math.sinh(1 / (2 * float(self.scale))))
+
+    def sample(self, stream: Stream, size: int) -> Integers:
+        draws = np.empty(size, np.int64)
+        for start in range(0, size, BLOCK):
+            stop = min(start + BLOCK, size)
+            draws[start:stop] = _laplace_block(stream, (0, 1), self.scale, start, stop - start)
+        return draws
+
+    def upper_tail(self, n: int) -> float:
+        a, _ = self._ratio()
+        return self._power(n) / (1 + a) * ROUND_UP
+
+    def difference_tail(self, n: int) -> float:
+        a, rest = self._ratio()
+        heads = (n + 1) / rest + a / rest**2 + 2 * a**2 / ((1 + a) * rest**2)
+        return (rest / (1 + a)) ** 2 * self._power(n) * heads * ROUND_UP
+
+    def _ratio(self) -> tuple[float, float]:
+        """a and 1 - a, both to full relative precision."""
+        x = -1 / float(self.scale)
+        return math.exp(x), -math.expm1(x)
+
+    def _power(self, n: int) -> float:
+        return math.exp(-n / float(self.scale))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(Noise):
+    """P[X = x] proportional to exp(-x^2 / (2 variance)) over the integers; `variance` is the usual sigma^2.
+
+    Guarantee: added to a count that one person moves by at most tau, tau^2 / (2 variance) zCDP.
+    Source:    Canonne, Kamath, Steinke (2020); sampling and proof in proofs/noise.md.
+    """
+
+    variance: Fraction
+
+    @property
+    def family(self) -> str:
+        return "gaussian"
+
+    @property
+    def parameter(self) -> Fraction:
+        return self.variance
+
+    @property
+    def deviation(self) -> float:
+        """sigma, which the true deviation never exceeds and matches to 1e-8 from sigma = 1 on."""
+        return math.sqrt(self.variance)
+
+    def sample(self, stream: Stream, size: int) -> Integers:
+        """Rejection from the discrete Laplace: candidate c has the words c of lane 0 (value) and 1 (acceptance)."""
+        draws, found, start = np.empty(size, np.int64), 0, 0
+        trials = 1 / self._acceptance()
+        while found < size:
+            wanted = size - found
+            count = min(BLOCK, math.ceil(trials * (wanted + 3 * math.sqrt(wanted))))
+            accepted = _gaussian_block(stream, self.variance, start, count)[:wanted]
+            draws[found : found + len(accepted)] = accepted
+            found, start = found + len(accepted), start + count
+        return draws
+
+    def _acceptance(self) -> float:
+        """About the share of candidates that are accepted."""
+        sigma, t = math.sqrt(self.variance), _proposal(self.variance)
+        return math.tanh(0.5 / t) * math.exp(-0.5 * (sigma / t) ** 2) * max(1.0, sigma * math.sqrt(2 * math.pi))
+
+    def upper_tail(self, n: int) -> float:
+        return _gaussian_tail(float(self.variance), n) / _theta(float(self.variance), 0.0) * ROUND_UP
+
+    def difference_tail(self, n: int) -> float:
+        """exp(-x^2/2v) exp(-(x-d)^2/2v) = exp(-d^2/4v) exp(-(x-d/2)^2/v): the sum over x knows d by its parity only."""
+        variance = float(self.variance)
+        weights = _theta(variance / 2, 0.0), _theta(variance / 2, 0.5)
+        if variance >= SMOOTH_VARIANCE:
+            mass = max(weights) * _gaussian_tail(2 * variance, n)
+        else:
+            d = np.arange(n, n + _reach(2 * variance, n))
+            mass = float(np.sum(np.where(d % 2, weights[1], weights[0]) * np.exp(-d * (d / (4 * variance)))))
+        return mass / _theta(variance, 0.0) ** 2 * ROUND_UP
+
+
+def _laplace_block(stream: Stream, lanes: tuple[int, int], scale: Fraction, start: int, count: int) -> Integers:
+    """Draws `start` to `start + count - 1`: a sign and |X| = floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
+    words = stream.words(lanes[0], start, count)
+    sign = (words >> np.uint64(63)).view(np.int64)
+    head = (words & np.uint64(2**63 - 1)).view(np.int64)
+    b = float(scale)
+    t = head + 0.5
+    t *= 2.0**-63
+    np.log(t, out=t)
+    np.subtract(math.log(2 / (1 + math.exp(-1 / b))), t, out=t)
+    t *= b
+    magnitude = (t * (1 - MARGIN) - b * MARGIN).astype(np.int64)
+    t *= 1 + MARGIN
+    t += b * MARGIN
+    doubtful = t.astype(np.int64) != magnitude
+    doubtful |= head < MIN_HEAD
+    for i in np.flatnonzero(doubtful):
+        magnitude[i] = _settled_laplace(Uniform(stream, *lanes, start + int(i)), scale)
+    return (magnitude ^ -sign) + sign
+
+
+def _settled_laplace(uniform: Uniform, scale: Fraction) -> int:
+    """floor(t) for the uniform behind one word, its first bit (the sign) left out."""
+    uniform.drop_first_bit()
+    while True:
+        low, high = _laplace_bounds(uniform, scale)
+        if high.is_finite() and low.to_integral_value(ROUND_FLOOR) == high.to_integral_value(ROUND_FLOOR):
+            return max(int(low.to_integral_value(ROUND_FLOOR)), 0)
+        uniform.reveal()
+
+
+def _laplace_bounds(uniform: Uniform, scale: Fraction) -> tuple[Decimal, Decimal]:
+    """Certain bounds of t, which falls as the uniform number rises."""
+    context = uniform.context()
+    b = _decimal(scale, context)
+    one_plus_a = context.add(1, context.exp(context.divide(-1, b)))
+    top = context.subtract(context.multiply(uniform.bits + 1, context.ln(2)), context.ln(one_plus_a))
+    # Six roundings of terms no larger than bits + 1, of half a unit in the last place each, times b.
+    slack = context.multiply(b, context.scaleb(uniform.bits + 1, 2 - context.prec))
+    low = context.multiply(b, context.subtract(top, context.ln(uniform.numerator + 1)))
+    high = context.multiply(b, context.subtract(top, context.ln(uniform.numerator)))
+    return max(context.subtract(low, slack), Decimal(0)), context.add(high, slack)
+
+
+def _gaussian_block(stream: Stream, variance: Fraction, start: int, count: int) -> Integers:
+    """The accepted ones among candidates `start` to `start + count - 1`, in order."""
+    t, sigma = _proposal(variance), math.sqrt(variance)
+    values = _laplace_block(stream, (0, 2), Fraction(t), start, count)
+    z = np.abs(values) * (math.sqrt(0.5) / sigma)
+    z -= math.sqrt(0.5) * sigma / t
+    z *= z
+    excess = stream.words(1, start, count) * 2.0**-64
+    excess -= np.exp(np.negative(z, out=z), out=z)
+    accepted = excess < 0
+    for i in np.flatnonzero(np.abs(excess, out=excess) < CERTAIN):
+        exponent = (abs(int(values[i])) * t - variance) ** 2 / (2 * variance * t * t)
+        accepted[i] = Uniform(stream, 1, 2, start + int(i)).below(_Exponential(exponent).bounds)
+    return values[accepted]
+
+
+def _proposal(variance: Fraction) -> int:
+    """The scale of the discrete Laplace candidates, floor(sigma) + 1."""
+    return math.isqrt(math.floor(variance)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Exponential:
+    """exp(-exponent), to any precision."""
+
+    exponent: Fraction
+
+    def bounds(self, context: Context) -> tuple[Decimal, Decimal]:
+        exponent = _decimal(self.exponent, context)
+        value = context.exp(exponent.copy_negate())
+        slack = context.multiply(value, context.scaleb(context.add(1, exponent), 2 - context.prec))
+        return context.subtract(value, slack), context.next_plus(context.add(value, slack))
+
+
+def _decimal(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+@lru_cache(maxsize=1024)
+def _theta(variance: float, shift: float) -> float:
+    """The sum of exp(-(x + shift)^2 / (2 variance)) over all integers x."""
+    if variance >= SMOOTH_VARIANCE / 2:
+        return math.sqrt(2 * math.pi * variance)  # the error is below exp(-2 pi^2 variance)
+    x = np.arange(-_reach(variance, 0), _reach(variance, 0) + 1) + shift
+    return float(np.sum(np.exp(-x * (x / (2 * variance)))))
+
+
+def _gaussian_tail(variance: float, n: int) -> float:
+    """The sum of exp(-x^2 / (2 variance)) over the integers x >= n >= 0, or slightly more."""
+    if variance < SMOOTH_VARIANCE:
+        x = np.arange(n, n + _reach(variance, n))
+        return float(np.sum(np.exp(-x * (x / (2 * variance)))))
+    deviation = math.sqrt(variance)
+    if n <= deviation:  # not convex there: fall back on the first term and the integral
+        return math.exp(-n * n / (2 * variance)) + _integral(deviation, n)
+    return _integral(deviation, n - 0.5)  # a convex function lies below its means over unit intervals
+
+
+def _integral(deviation: float, start: float) -> float:
+    return deviation * math.sqrt(math.pi / 2) * math.erfc(start / (deviation * math.sqrt(2)))
+
+
+def _reach(variance: float, n: int) -> int:
+    """After this many terms from n on, exp(-x^2 / (2 variance)) has fallen by exp(-50) at least."""
+    return 2 + math.ceil(min(math.sqrt(100 * variance), 50 * variance / max(n, 1)))
+
+
+def _smallest(holds: Callable[[int], bool]) -> int:
+    """The smallest n >= 0 with holds(n), for a predicate that holds from some n on."""
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

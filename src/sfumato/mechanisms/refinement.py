@@ -1,0 +1,77 @@
+"""A count that can be made more accurate later, for what the gain costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.accounting.charges import Charge
+from sfumato.accounting.numbers import Number, positive, whole
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.inputs import exact_counts
+from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.mechanisms.random import Rng
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A noisy count and how much it knows: `precision` is one over its variance.
+
+    `a & b` averages two independent estimates of one count by inverse variance. Precisions add, and so do the
+    charges: refining costs exactly what asking for the accuracy at once would have cost.
+    Values that somebody stops refining because of what they look like are slightly biased.
+    """
+
+    value: Fraction
+    precision: Fraction
+    charge: Charge
+
+    def __and__(self, other: Estimate) -> Estimate:
+        precision = self.precision + other.precision
+        value = (self.value * self.precision + other.value * other.precision) / precision
+        return Estimate(value, precision, self.charge + other.charge)
+
+    @property
+    def deviation(self) -> float:
+        return 1 / math.sqrt(self.precision)
+
+    @property
+    def error95(self) -> int:
+        """The half-width that holds with 95 %, rounded up."""
+        return math.ceil(1.959964 * self.deviation)
+
+
+def measure_count(
+    count: int, *, epsilon: Number, units: Number = 1, tau: int = 1, refinement: int = 0, rng: Rng
+) -> Estimate:
+    """A count with discrete Gaussian noise of variance 4 tau^2 / (units epsilon^2), for `units` units.
+
+    Guarantee: units * epsilon^2 / 8 zCDP. Reserve each measurement before it is drawn.
+    Assumes:   one person moves the count by at most tau. Measurements of one count from one keyed source are
+               told apart by `refinement` (0, 1, 2, ...); without that they would share their noise.
+    Source:    Whitehouse et al. (2022) for the trade-off; proofs/refinement.md.
+    """
+    step, share = positive("epsilon", epsilon), positive("units", units)
+    exact = int(exact_counts("count", [count])[0])
+    variance = 4 * whole("tau", tau, at_least=1) ** 2 / (share * step**2)
+    stream = rng.stream(
+        mechanism="measure_count",
+        version=1,
+        epsilon=step,
+        units=share,
+        tau=tau,
+        refinement=whole("refinement", refinement),
+    )
+    noisy = exact + int(DiscreteGaussian(variance).sample(stream, 1)[0])
+    return Estimate(Fraction(noisy), 1 / variance, Charge(share))
+
+
+def refine(*estimates: Estimate) -> Estimate:
+    """The best linear estimate from independent measurements of one count."""
+    if not estimates:
+        raise InvalidArgument("estimates", "must be at least one measurement")
+    total, *others = estimates
+    for estimate in others:
+        total &= estimate
+    return total

@@ -1,0 +1,83 @@
+"""What a mechanism returns: rows that may leave, the steps that made them, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from sfumato.accounting.charges import NOTHING, Charge
+from sfumato.accounting.numbers import whole
+from sfumato.errors import InvalidArgument
+
+K = TypeVar("K", bound=Hashable)
+
+Kind: TypeAlias = Literal["call", "cutoff", "pick", "count", "stop", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was revealed, at one price: the unit of pay-what-you-get.
+
+    `place` is the row it belongs to (1 is the first; 0 is the release as a whole) and `noise` the law of a
+    count. Equal steps of one stored ranking are one revelation, and are paid for once.
+    """
+
+    kind: Kind
+    charge: Charge
+    place: int = 0
+    noise: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Generic[K]):
+    """A private answer: everything in it may leave.
+
+    `rows` are (item, noisy count) in noisy order; without counts the second part is None. `stopped` says
+    that the bottom element, and not k, ended the list. `threshold` is the noisy threshold where one is
+    released. `error95` is the half-width that holds with 95 % for one count. `reserve` is the worst case,
+    known before the first row was read; `steps` add up to the actual `charge`.
+    """
+
+    mechanism: str
+    rows: tuple[tuple[K, int | None], ...]
+    steps: tuple[Step, ...]
+    reserve: Charge
+    stopped: bool = False
+    threshold: int | None = None
+    error95: int | None = None
+
+    @property
+    def charge(self) -> Charge:
+        """What was revealed, added up."""
+        return sum((step.charge for step in self.steps), NOTHING)
+
+    def prefix(self, k: int) -> Release[K]:
+        """The answer as if `k` rows had been asked for: the head of this one and the steps behind it."""
+        k = whole("k", k, at_least=1)
+        if k > len(self.rows) and not self.stopped:
+            raise InvalidArgument("k", "is longer than this list, which was cut at its own k")
+        if k >= len(self.rows) + self.stopped:
+            return self
+        return replace(
+            self, rows=self.rows[:k], steps=tuple(step for step in self.steps if _within(step, k)), stopped=False
+        )
+
+    def without_counts(self) -> Release[K]:
+        """The same ranking, its counts unrevealed and unpaid."""
+        if any(step.kind == "histogram" for step in self.steps):
+            raise InvalidArgument("release", "counts are what orders a histogram; they cannot be left out")
+        return replace(
+            self,
+            rows=tuple((item, None) for item, _ in self.rows),
+            steps=tuple(step for step in self.steps if step.kind != "count"),
+            error95=None,
+        )
+
+    def newly(self, paid: Collection[Step]) -> Charge:
+        """What this answer costs somebody who has already paid for the steps `paid` of the same ranking."""
+        return sum((step.charge for step in self.steps if step not in paid), NOTHING)
+
+
+def _within(step: Step, k: int) -> bool:
+    return step.place <= k and step.kind != "stop"

@@ -1,0 +1,170 @@
+"""The Gumbel race: an exact order by score plus ideal real-valued Gumbel noise.
+
+Runner i has the weight exp(score_i). Ordering the runners by score_i + Gumbel_i is the same as drawing them
+one after another without replacement, each with probability proportional to its weight among those left
+(peeling), which is how the exponential mechanism is run k times in one shot. The noise is never released,
+only the order. Proof: proofs/gumbel_race.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cmp_to_key
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.stream import Stream, Uniform
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Float64 places a runner to within (1 + |score| + |place|) * MARGIN plus what its unrevealed digits may move it.
+MARGIN = 2.0**-44
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Exact scores rate * count - ln(divisor), one a runner."""
+
+    rate: Fraction
+    counts: Integers
+    divisors: Integers | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def reference(self) -> int:
+        """Counts matter by their differences only; the largest is the zero point, where floats are finest."""
+        return int(self.counts.max())
+
+    def floats(self) -> tuple[Floats, Floats]:
+        """The scores, and a bound on the size of what went into them."""
+        scores = np.multiply(self.counts - self.reference, float(self.rate), dtype=np.float64)
+        if self.divisors is None:
+            return scores, np.abs(scores)
+        logs: Floats = np.log(self.divisors.astype(np.float64))
+        return scores - logs, np.abs(scores) + logs
+
+    def decimal(self, runner: int, context: Context) -> tuple[Decimal, Decimal]:
+        """One score, and a bound on its rounding error."""
+        product = self.rate * (int(self.counts[runner]) - self.reference)
+        score = context.divide(Decimal(product.numerator), Decimal(product.denominator))
+        log = context.ln(1 if self.divisors is None else int(self.divisors[runner]))
+        size = context.add(context.add(1, score.copy_abs()), log)
+        return context.subtract(score, log), context.scaleb(size, 2 - context.prec)
+
+
+def race(scores: Scores, stream: Stream, first: int) -> list[int]:
+    """The `first` runners in the order of score + Gumbel noise, largest first.
+
+    Exact: float64 brackets every runner; where two brackets that decide the answer overlap, further digits
+    of their noise are revealed and compared in decimal arithmetic. Runner i uses word i of every lane.
+    """
+    if len(scores) == 0:
+        return []
+    low, high = _brackets(scores, stream.words(0, 0, len(scores)))
+    contenders = np.arange(len(scores))
+    if first < len(scores):
+        bar = np.partition(low, len(low) - first)[len(low) - first]
+        contenders = np.flatnonzero(high >= bar)
+    contenders = contenders[np.argsort(-(low + high)[contenders], kind="stable")]
+    return _settled(scores, stream, contenders, low[contenders], high[contenders], first)
+
+
+def _brackets(scores: Scores, words: NDArray[np.uint64]) -> tuple[Floats, Floats]:
+    """Certain bounds of score - ln(-ln(1 - W)), W in [word, word + 1) / 2^64.
+
+    For W >= 1/2 the complement is formed in integers: 1 - W rounded after the fact would lose its digits.
+    """
+    late = words >= np.uint64(2**63)
+    near = np.where(late, ~words, words) + 0.5  # distance to the nearer end of the interval, in 2^-64
+    distance = near * 2.0**-64
+    exponential = -np.where(late, np.log(distance), np.log1p(-distance))
+    floats, size = scores.floats()
+    place = floats - np.log(exponential)
+    slack = (1 + size + np.abs(place)) * MARGIN + 1 / near
+    low, high = place - slack, place + slack
+    low[words == np.uint64(2**64 - 1)] = -math.inf
+    high[words == 0] = math.inf
+    return low, high
+
+
+def _settled(scores: Scores, stream: Stream, contenders: Integers, low: Floats, high: Floats, first: int) -> list[int]:
+    """Contenders in their likely order; whoever overlaps across a place is compared exactly."""
+    # A cut after place j is clean when everybody before it is surely ahead of everybody behind it.
+    clean = np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]
+    cuts = [0, *(np.flatnonzero(clean) + 1).tolist(), len(contenders)]
+    order: list[int] = []
+    for start, stop in itertools.pairwise(cuts):
+        if len(order) >= first:
+            break
+        group = contenders[start:stop].tolist()
+        order += group if len(group) == 1 else _compared(scores, stream, group)
+    return order[:first]
+
+
+def _compared(scores: Scores, stream: Stream, group: list[int]) -> list[int]:
+    runners = [_Runner(scores, runner, Uniform(stream, 0, 1, runner)) for runner in group]
+    return [runner.number for runner in sorted(runners, key=cmp_to_key(_ahead))]
+
+
+def _ahead(one: _Runner, other: _Runner) -> int:
+    """-1 if `one` is ahead: its noisy score is larger. Reveals digits of both until that is certain."""
+    while True:
+        if one.low > other.high:
+            return -1
+        if other.low > one.high:
+            return 1
+        one.reveal()
+        other.reveal()
+
+
+@dataclass(slots=True)
+class _Runner:
+    """A runner under the magnifying glass: decimal bounds of its noisy score."""
+
+    scores: Scores
+    number: int
+    uniform: Uniform
+    low: Decimal = field(init=False)
+    high: Decimal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._measure()
+
+    def reveal(self) -> None:
+        self.uniform.reveal()
+        self._measure()
+
+    def _measure(self) -> None:
+        context, numerator = self.uniform.context(), self.uniform.numerator
+        score, error = self.scores.decimal(self.number, context)
+        late = context.subtract(score, self._log_exponential(context, numerator + 1))
+        early = context.subtract(score, self._log_exponential(context, numerator))
+        self.low = context.subtract(late, self._slack(context, late, error))
+        self.high = context.add(early, self._slack(context, early, error)) if numerator else early
+
+    def _log_exponential(self, context: Context, numerator: int) -> Decimal:
+        """ln(-ln(1 - numerator / 2^bits)); -Infinity at 0 and +Infinity at 2^bits."""
+        bits = self.uniform.bits
+        rest = context.ln((1 << bits) - numerator)
+        return (
+            context.ln(context.subtract(context.multiply(bits, context.ln(2)), rest))
+            if numerator
+            else Decimal("-Infinity")
+        )
+
+    def _slack(self, context: Context, place: Decimal, error: Decimal) -> Decimal:
+        """Rounding, counting that the exponential may be as small as numerator / 2^bits while its terms are bits."""
+        if not place.is_finite():
+            return Decimal(0)
+        bits = self.uniform.bits
+        cancelled = context.divide(bits << bits, max(self.uniform.numerator, 1))
+        return context.add(error, context.scaleb(context.add(place.copy_abs(), cancelled), 2 - context.prec))

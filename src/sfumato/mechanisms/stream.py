@@ -1,0 +1,126 @@
+"""Key streams: uniform 64-bit words at fixed places, and uniform numbers revealed word by word.
+
+A `Stream` is AES-256 in counter mode. Its words are addressed, not consumed: word `index` of lane `lane`
+is always the same 64 bits, so a draw that needs a closer look finds its further digits in a higher lane
+without moving anybody else's. That is what makes a draw a function of (key, place) and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidArgument
+
+Words: TypeAlias = NDArray[np.uint64]
+Field: TypeAlias = "str | bytes | bool | int | float | Fraction | Sequence[Field] | None"
+
+BLOCK = 2**15
+"""Draws are made this many at a time, so that their arrays stay in the cache."""
+
+_ZEROS = memoryview(bytes(8 * (BLOCK + 1)))
+
+
+class Stream:
+    """Uniform 64-bit words, addressed by lane and index, from one AES-256 key.
+
+    The counter block of word i in lane l is (l, i // 2) as two big-endian 64-bit numbers; the block's 16
+    bytes are two little-endian words.
+    """
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = algorithms.AES256(key)
+
+    def words(self, lane: int, start: int, count: int) -> Words:
+        """Words `start` to `start + count - 1` of `lane`."""
+        block, odd = divmod(start, 2)
+        counter = modes.CTR((lane << 64 | block).to_bytes(16, "big"))
+        length = 8 * (count + odd)
+        zeros = _ZEROS[:length] if length <= len(_ZEROS) else bytes(length)
+        raw = Cipher(self._cipher, counter).encryptor().update(zeros)
+        return np.frombuffer(raw, "<u8")[odd:]
+
+
+class Uniform:
+    """A uniform number in [0, 1) of which the first `bits` binary digits, `numerator`, are known.
+
+    Its further digits lie in the same column of the lanes `lane + stride`, `lane + 2 * stride`, ...
+    """
+
+    __slots__ = ("_index", "_lane", "_stream", "_stride", "bits", "numerator")
+
+    def __init__(self, stream: Stream, lane: int, stride: int, index: int) -> None:
+        self._stream, self._lane, self._stride, self._index = stream, lane, stride, index
+        self.numerator, self.bits = 0, 0
+        self.reveal()
+
+    def reveal(self) -> None:
+        """Look at 64 more digits."""
+        word = int(self._stream.words(self._lane, self._index, 1)[0])
+        self.numerator, self.bits = self.numerator << 64 | word, self.bits + 64
+        self._lane += self._stride
+
+    def drop_first_bit(self) -> None:
+        """Forget the leading digit, which served as a sign. What remains is uniform again."""
+        self.bits -= 1
+        self.numerator &= (1 << self.bits) - 1
+
+    def context(self) -> Context:
+        """Decimal arithmetic with 40 digits to spare over the digits known; its exp and ln round correctly."""
+        return Context(prec=40 + self.bits // 3, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+
+    def below(self, probability: Callable[[Context], tuple[Decimal, Decimal]]) -> bool:
+        """Whether this number is below a probability, given bounds for it that tighten with the context.
+
+        Exact: digits are revealed until the number lies on one side of both bounds.
+        """
+        while True:
+            context = self.context()
+            low, high = probability(context)
+            scale = context.power(2, self.bits)
+            if self.numerator + 1 <= context.multiply(low, scale):
+                return True
+            if self.numerator >= context.multiply(high, scale):
+                return False
+            self.reveal()
+
+
+def context(**fields: Field) -> bytes:
+    """Encode named fields as bytes, injectively: different fields or values give different bytes.
+
+    Every name and value is written with its kind and its length, names in order, so that no two sets of
+    fields can run together. Numbers count by value (2, 2.0 and Fraction(2) are one; True is not 1).
+
+    >>> context(table="ab", column="c") == context(table="a", column="bc")
+    False
+    """
+    return b"sfumato/1" + b"".join(_encoded(name, name) + _encoded(name, fields[name]) for name in sorted(fields))
+
+
+def _encoded(name: str, value: Field) -> bytes:
+    kind, payload = _payload(name, value)
+    return kind + len(payload).to_bytes(8, "big") + payload
+
+
+def _payload(name: str, value: Field) -> tuple[bytes, bytes]:
+    if value is None:
+        return b"0", b""
+    if isinstance(value, bool):
+        return b"b", b"1" if value else b"0"
+    if isinstance(value, str):
+        return b"s", value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return b"x", value
+    if isinstance(value, int | Fraction) or (isinstance(value, float) and np.isfinite(value)):
+        return b"n", str(Fraction(value)).encode()
+    if isinstance(value, Sequence) and not isinstance(value, Mapping):
+        return b"l", b"".join(_encoded(name, item) for item in value)
+    raise InvalidArgument(name, f"cannot be encoded: {type(value).__name__} is not text, bytes, a number or a list")

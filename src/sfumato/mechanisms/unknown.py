@@ -1,0 +1,314 @@
+"""Histograms and top-k over a domain that is itself part of the data."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+
+from sfumato.accounting.charges import Charge
+from sfumato.accounting.numbers import Number, probability, whole
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.inputs import ranked_rows, sort_key
+from sfumato.mechanisms.mechanism import CALL, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking
+from sfumato.mechanisms.noise import ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
+from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.release import K, Release, Step
+from sfumato.mechanisms.selection import Scores, race
+from sfumato.mechanisms.stream import Field
+
+Cutoff: TypeAlias = Literal["select", "fixed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownNoise(Mechanism):
+    """Noise on the top rows, shown where they exceed a noisy threshold; a person is in at most `max_groups` groups."""
+
+    delta: Fraction
+    max_groups: int
+    limit: int
+    k: int | None = None
+
+    @classmethod
+    def of(cls, **arguments: Any) -> Self:
+        return super().of(**_with_limit(arguments, arguments.get("k")))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        probability("delta", self.delta)
+        whole("max_groups", self.max_groups, at_least=1)
+        whole("limit", self.limit, at_least=1 if self.k is None else whole("k", self.k, at_least=1), at_most=MAX_ROWS)
+
+    @property
+    @abstractmethod
+    def noise(self) -> Noise:
+        """The law of the noise on a count and on the threshold."""
+
+    @property
+    def reserve(self) -> Charge:
+        return UNIT + CALL
+
+    @property
+    def least(self) -> Charge:
+        return self.reserve
+
+    @property
+    def error95(self) -> int:
+        return self.noise.half_width()
+
+    @property
+    def gap(self) -> int:
+        """How far the threshold stands above the first count that is out of sight: T of the proof."""
+        return _gap(self.noise, self.max_groups, self.delta) + self.tau - 1
+
+    def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
+        keys, exact = ranked_rows(rows, self.limit)
+        candidates = int(np.count_nonzero(exact[: self.limit]))
+        # Word 0 belongs to the threshold and word i to row i, so neither depends on how many rows there are.
+        noise = self.noise.sample(self._source(rng).stream(purpose="count"), candidates + 1)
+        threshold = int(exact[self.limit]) + self.gap + int(noise[0])
+        noisy = exact[:candidates] + noise[1:]
+        above = np.flatnonzero(noisy > threshold)
+        # Ties by key: the order of the rows is that of the exact counts.
+        key_of = sort_key(keys)
+        ordered = sorted(((keys[i], int(noisy[i])) for i in above), key=lambda row: (-row[1], key_of(row[0])))
+        return Release(
+            mechanism=self.name,
+            rows=tuple(ordered[: self.k]),
+            steps=(Step("histogram", self.reserve),),
+            reserve=self.reserve,
+            stopped=self.k is None or len(ordered) < self.k,
+            threshold=threshold,
+            error95=self.error95,
+        )
+
+    def _parameters(self) -> dict[str, Field]:
+        return {"delta": self.delta, "max_groups": self.max_groups, "limit": self.limit}
+
+
+class UnknownLaplace(UnknownNoise):
+    """Discrete Laplace noise of scale 2 tau sqrt(max_groups) / epsilon on the top rows and on their threshold.
+
+    Guarantee: one unit and one call; with max_groups = 1, (epsilon / 2, delta)-DP.
+    Assumes:   a person is in at most max_groups groups and moves each by 0 to tau; the rows are the `limit + 1`
+               largest, ties by key, so that at most max_groups rows come into sight or leave it with a person.
+    Source:    Durfee and Rogers (2019); Rogers et al. (2021), Algorithm 3, with the exact discrete threshold.
+               Proof: proofs/unknown_laplace.md.
+    """
+
+    name = "unknown_laplace"
+
+    @property
+    def noise(self) -> Noise:
+        return DiscreteLaplace(_root_up(self.max_groups) * 2 * self.tau / self.epsilon)
+
+
+class UnknownGaussian(UnknownNoise):
+    """Discrete Gaussian noise, sigma = 2 tau sqrt(max_groups) / epsilon, on the top rows and on their threshold.
+
+    Guarantee: one unit and one call. At epsilon 0.15 and delta 1e-10 the threshold stands 121 above what is out
+               of sight, where Laplace noise needs 333. Not pure DP.
+    Assumes:   as `UnknownLaplace`.
+    Source:    proofs/unknown_gaussian.md.
+    """
+
+    name = "unknown_gaussian"
+
+    @property
+    def noise(self) -> Noise:
+        return DiscreteGaussian(self.max_groups * (2 * self.tau / self.epsilon) ** 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownGumbel(Ranking):
+    """The k largest rows that come before a bottom element, by Gumbel noise, each with a fresh noisy count.
+
+    Guarantee: one call, and one unit for the cutoff (if selected), for every pick, for every count and for the
+               bottom element if it is reached: at most 2k + 1 units. ((2k + 1) epsilon, delta)-DP.
+    Assumes:   a person moves each count by 0 to tau, all in one direction, however many there are.
+    Source:    Durfee and Rogers (2019); Rogers et al. (2021), Algorithm 4, with its threshold and its cutoff
+               corrected. Proof: proofs/unknown_gumbel.md.
+
+    `limit` rows may be looked at. The cutoff among {max_k..limit} is chosen privately ("select") or is `limit`
+    itself ("fixed"); as it does not depend on k, a longer list continues a shorter one.
+    """
+
+    name = "unknown_gumbel"
+
+    delta: Fraction
+    max_k: int
+    limit: int
+    cutoff: Cutoff = "select"
+
+    @classmethod
+    def of(cls, **arguments: Any) -> Self:
+        if arguments.get("max_k") is None:
+            arguments["max_k"] = arguments.get("k")
+        return super().of(**_with_limit(arguments, arguments["max_k"]))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        probability("delta", self.delta)
+        whole("max_k", self.max_k, at_least=self.k)
+        whole("limit", self.limit, at_least=self.max_k, at_most=MAX_ROWS)
+        if self.cutoff not in ("select", "fixed"):
+            raise InvalidArgument("cutoff", "must be 'select' or 'fixed'")
+
+    @property
+    def reserve(self) -> Charge:
+        return Charge(self.k * self.per_row.information + self._selects, 1)
+
+    @property
+    def least(self) -> Charge:
+        """An empty list: the bottom element and the cutoff are paid for all the same."""
+        return Charge(1 + self._selects, 1)
+
+    def gap(self, cutoff: int) -> int:
+        """How far the bottom element stands above the first count below the cutoff: T of the proof, rounded up."""
+        return _gumbel_gap(self.epsilon, self.delta, self.tau, cutoff)
+
+    def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
+        keys, exact = ranked_rows(rows, self.limit)
+        source = self._source(rng)
+        cutoff = self._choose_cutoff(exact, source)
+        picked, stopped = self._pick(exact, cutoff, source)
+        return Release(
+            mechanism=self.name,
+            rows=self._rows([keys[i] for i in picked], exact[picked].tolist(), source),
+            steps=self._steps(len(picked), stopped=stopped),
+            reserve=self.reserve,
+            stopped=stopped,
+            error95=self.error95,
+        )
+
+    @property
+    def _selects(self) -> int:
+        return int(self.cutoff == "select")
+
+    def _choose_cutoff(self, exact: Integers, source: Rng) -> int:
+        """The i in {max_k..limit} with the lowest bottom element, h_(i+1) + tau ln(i / delta) / epsilon, by one race.
+
+        The candidates are fixed: there are as many of them on an empty table.
+        """
+        if self.cutoff == "fixed":
+            return self.limit
+        candidates = np.arange(self.max_k, self.limit + 1)
+        scores = Scores(self.epsilon / self.tau, -exact[self.max_k :], divisors=candidates)
+        return self.max_k + race(scores, source.stream(purpose="cutoff"), 1)[0]
+
+    def _pick(self, exact: Integers, cutoff: int, source: Rng) -> tuple[list[int], bool]:
+        """Rows in the order of the race, up to k or the bottom element, and whether that was met."""
+        outside = int(exact[cutoff])
+        eligible = int(np.count_nonzero(exact[:cutoff] > outside))  # strictly, so ties cannot matter
+        bottom = outside + self.gap(cutoff)
+        scores = Scores(self.epsilon / self.tau, np.concatenate([[bottom], exact[:eligible]]))
+        order = race(scores, source.stream(purpose="gumbel"), self.k)
+        stopped = 0 in order
+        reached = order.index(0) if stopped else len(order)
+        return [runner - 1 for runner in order[:reached]], stopped
+
+    def _steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        opening = (Step("call", CALL), Step("cutoff", UNIT))[: 1 + self._selects]
+        closing = (Step("stop", UNIT, rows + 1),) if stopped else ()
+        return opening + self._row_steps(rows) + closing
+
+    def _parameters(self) -> dict[str, Field]:
+        return {"delta": self.delta, "max_k": self.max_k, "limit": self.limit, "cutoff": self.cutoff}
+
+
+def unknown_laplace(
+    rows: Sequence[tuple[K, int]],
+    *,
+    limit: int | None = None,
+    k: int | None = None,
+    epsilon: Number,
+    delta: Number,
+    max_groups: int,
+    tau: int = 1,
+    rng: Rng,
+) -> Release[K]:
+    """The rows above a noisy threshold, with discrete Laplace noise: see `UnknownLaplace` for its guarantee."""
+    mechanism = UnknownLaplace.of(limit=limit, k=k, epsilon=epsilon, delta=delta, max_groups=max_groups, tau=tau)
+    return mechanism.release(rows, rng)
+
+
+def unknown_gaussian(
+    rows: Sequence[tuple[K, int]],
+    *,
+    limit: int | None = None,
+    k: int | None = None,
+    epsilon: Number,
+    delta: Number,
+    max_groups: int,
+    tau: int = 1,
+    rng: Rng,
+) -> Release[K]:
+    """The rows above a noisy threshold, with discrete Gaussian noise: see `UnknownGaussian` for its guarantee."""
+    mechanism = UnknownGaussian.of(limit=limit, k=k, epsilon=epsilon, delta=delta, max_groups=max_groups, tau=tau)
+    return mechanism.release(rows, rng)
+
+
+def unknown_gumbel(
+    rows: Sequence[tuple[K, int]],
+    *,
+    k: int,
+    max_k: int | None = None,
+    limit: int | None = None,
+    epsilon: Number,
+    delta: Number,
+    tau: int = 1,
+    rng: Rng,
+    cutoff: Cutoff = "select",
+    with_counts: bool = True,
+    count_noise: CountNoise = "laplace",
+) -> Release[K]:
+    """The top k of a domain that is part of the data: see `UnknownGumbel` for its guarantee."""
+    mechanism = UnknownGumbel.of(
+        k=k,
+        max_k=max_k,
+        limit=limit,
+        epsilon=epsilon,
+        delta=delta,
+        tau=tau,
+        cutoff=cutoff,
+        with_counts=with_counts,
+        count_noise=count_noise,
+    )
+    return mechanism.release(rows, rng)
+
+
+def _with_limit(arguments: dict[str, Any], longest: int | None) -> dict[str, Any]:
+    """By default a mechanism may look at ten times the longest list, and at a thousand rows at least."""
+    if arguments.get("limit") is not None:
+        return arguments
+    longest = 1 if longest is None else whole("k", longest, at_least=1, at_most=MAX_ROWS // 10)
+    return arguments | {"limit": max(10 * longest, 1000)}
+
+
+@lru_cache(maxsize=1024)
+def _gap(noise: Noise, max_groups: int, delta: Fraction) -> int:
+    """The smallest n >= 0 with max_groups * P[X - Y >= n] <= delta."""
+    return noise.smallest_difference_tail(float(delta / max_groups) / ROUND_UP)
+
+
+@lru_cache(maxsize=4096)
+def _gumbel_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> int:
+    """tau (1 + ln(cutoff / delta) / epsilon), rounded up, in decimal so that every platform agrees."""
+    context = Context(prec=40)
+    ratio = cutoff / delta
+    log = context.subtract(context.ln(ratio.numerator), context.ln(ratio.denominator))
+    scaled = context.divide(context.multiply(log, epsilon.denominator * tau), Decimal(epsilon.numerator))
+    return tau + math.ceil(context.multiply(scaled, Decimal(1) + Decimal("1e-30")))
+
+
+def _root_up(n: int) -> Fraction:
+    """sqrt(n), exactly where it is whole and otherwise rounded up by less than 2^-64."""
+    root = math.isqrt(n)
+    return Fraction(root) if root * root == n else Fraction(math.isqrt(n << 128) + 1, 2**64)
