@@ -17,11 +17,11 @@ LARGEST = 2**200
 
 def rational(name: str, value: Number) -> Fraction:
     """`value` as an exact Fraction; a float counts at its exact binary value."""
-    if isinstance(value, bool) or not isinstance(value, Rational | float | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | Fraction | float | Decimal | Rational):
         raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
     if isinstance(value, float | Decimal) and not math.isfinite(value):
         raise InvalidArgument(name, "must be finite, not NaN or infinite")
-    exact = Fraction(value)
+    exact = value if type(value) is Fraction else Fraction(value)
     if abs(exact) > LARGEST:
         raise InvalidArgument(name, "is too large to compute with")
     return exact

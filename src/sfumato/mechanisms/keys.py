@@ -165,7 +165,7 @@ class GeometricRule(KeyRule):
         return 1 + math.floor(context.divide(context.ln(context.add(1, ratio)), step))
 
     def _keeps(self, count: int, stream: Stream, position: int) -> bool:
-        return Uniform(stream, 0, 1, position).below(lambda context: self._bounds(count, context))
+        return Uniform(stream, position).below(lambda context: self._bounds(count, context))
 
     def _bounds(self, count: int, context: Context) -> tuple[Decimal, Decimal]:
         """pi(count) to within 10^(25 - prec), computed with 40 digits more."""

@@ -58,6 +58,7 @@ class KnownNoise(Mechanism):
             rows=tuple((keys[i], int(noisy[i])) for i in order),
             steps=(Step("histogram", self.reserve),),
             reserve=self.reserve,
+            complete=len(order) == len(keys),
             error95=self.error95,
         )
 
@@ -126,6 +127,7 @@ class KnownGumbel(Ranking):
             rows=self._rows([keys[i] for i in picked], exact[picked].tolist(), source),
             steps=self._row_steps(len(picked)),
             reserve=self.reserve,
+            complete=len(picked) == len(keys),
             error95=self.error95,
         )
 

@@ -22,7 +22,7 @@ from sfumato.accounting.numbers import positive, rational, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from sfumato.mechanisms.random import Rng
-from sfumato.mechanisms.release import K, Step
+from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.stream import Field
 
 CountNoise: TypeAlias = Literal["laplace", "gaussian"]
@@ -76,6 +76,10 @@ class Mechanism(ABC):
     def error95(self) -> int | None:
         """The half-width that holds with 95 % for one count; None where no count is released."""
 
+    @abstractmethod
+    def release(self, exact: Any, rng: Rng, /) -> Release[Any]:
+        """Run it on exact counts: a mapping where the domain is public, ranked rows where it is not."""
+
     def _source(self, rng: Rng) -> Rng:
         """The part of `rng` that belongs to this mechanism with these noise parameters, whatever k is."""
         return rng.child(mechanism=self.name, version=1, epsilon=self.epsilon, tau=self.tau, **self._parameters())
@@ -96,6 +100,8 @@ class Ranking(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole("k", self.k, at_least=1, at_most=MAX_ROWS)
+        if not isinstance(self.with_counts, bool):
+            raise InvalidArgument("with_counts", "must be True or False")
         if self.count_noise not in ("laplace", "gaussian"):
             raise InvalidArgument("count_noise", "must be 'laplace' or 'gaussian'")
 

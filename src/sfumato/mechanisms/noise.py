@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms.stream import BLOCK, Stream, Uniform
+from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -109,7 +109,7 @@ class DiscreteLaplace(Noise):
         draws = np.empty(size, np.int64)
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
-            draws[start:stop] = _laplace_block(stream, (0, 1), self.scale, start, stop - start)
+            draws[start:stop] = _laplace(stream, slice(start, stop), self.scale)
         return draws
 
     def upper_tail(self, n: int) -> float:
@@ -154,21 +154,35 @@ class DiscreteGaussian(Noise):
         return math.sqrt(self.variance)
 
     def sample(self, stream: Stream, size: int) -> Integers:
-        """Rejection from the discrete Laplace: candidate c has the words c of lane 0 (value) and 1 (acceptance)."""
+        """Rejection from the discrete Laplace: candidate c is word 2c, and word 2c + 1 accepts it or does not."""
+        scale = Fraction(math.isqrt(math.floor(self.variance)) + 1)
+        sigma, t = math.sqrt(self.variance), float(scale)
+        share = math.tanh(0.5 / t) * math.exp(-0.5 * (sigma / t) ** 2) * max(1.0, sigma * math.sqrt(2 * math.pi))
         draws, found, start = np.empty(size, np.int64), 0, 0
-        trials = 1 / self._acceptance()
         while found < size:
             wanted = size - found
-            count = min(BLOCK, math.ceil(trials * (wanted + 3 * math.sqrt(wanted))))
-            accepted = _gaussian_block(stream, self.variance, start, count)[:wanted]
+            stop = start + min(BLOCK, math.ceil((wanted + 3 * math.sqrt(wanted)) / share))
+            accepted = self._accepted(stream, scale, start, stop)[:wanted]
             draws[found : found + len(accepted)] = accepted
-            found, start = found + len(accepted), start + count
+            found, start = found + len(accepted), stop
         return draws
 
-    def _acceptance(self) -> float:
-        """About the share of candidates that are accepted."""
-        sigma, t = math.sqrt(self.variance), _proposal(self.variance)
-        return math.tanh(0.5 / t) * math.exp(-0.5 * (sigma / t) ** 2) * max(1.0, sigma * math.sqrt(2 * math.pi))
+    def _accepted(self, stream: Stream, scale: Fraction, start: int, stop: int) -> Integers:
+        """The accepted ones among candidates `start` to `stop - 1`, in order."""
+        t, sigma = float(scale), math.sqrt(self.variance)
+        words = stream.words(0, 2 * start, 2 * (stop - start))
+        values = _laplace(stream, slice(2 * start, 2 * stop, 2), scale, words[0::2])
+        z = np.abs(values) * (math.sqrt(0.5) / sigma)
+        z -= math.sqrt(0.5) * sigma / t
+        z *= z
+        excess = words[1::2] * 2.0**-64
+        excess -= np.exp(np.negative(z, out=z), out=z)
+        accepted = excess < 0
+        doubtful = np.abs(excess, out=excess) < CERTAIN
+        for i in np.flatnonzero(doubtful) if doubtful.any() else ():
+            exponent = (abs(int(values[i])) - self.variance / scale) ** 2 / (2 * self.variance)
+            accepted[i] = Uniform(stream, 2 * (start + int(i)) + 1).below(_Exponential(exponent).bounds)
+        return values[accepted]
 
     def upper_tail(self, n: int) -> float:
         return _gaussian_tail(float(self.variance), n) / _theta(float(self.variance), 0.0) * ROUND_UP
@@ -185,13 +199,13 @@ class DiscreteGaussian(Noise):
         return mass / _theta(variance, 0.0) ** 2 * ROUND_UP
 
 
-def _laplace_block(stream: Stream, lanes: tuple[int, int], scale: Fraction, start: int, count: int) -> Integers:
-    """Draws `start` to `start + count - 1`: a sign and |X| = floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
-    words = stream.words(lanes[0], start, count)
+def _laplace(stream: Stream, places: slice, scale: Fraction, words: Words | None = None) -> Integers:
+    """One draw for each word at `places`: a sign and |X| = floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
+    words = stream.words(0, places.start, places.stop - places.start) if words is None else words
     sign = (words >> np.uint64(63)).view(np.int64)
     head = (words & np.uint64(2**63 - 1)).view(np.int64)
     b = float(scale)
-    t = head + 0.5
+    t = head + 0.5  # the middle of the interval that its first 63 digits leave to U
     t *= 2.0**-63
     np.log(t, out=t)
     np.subtract(math.log(2 / (1 + math.exp(-1 / b))), t, out=t)
@@ -201,12 +215,14 @@ def _laplace_block(stream: Stream, lanes: tuple[int, int], scale: Fraction, star
     t += b * MARGIN
     doubtful = t.astype(np.int64) != magnitude
     doubtful |= head < MIN_HEAD
-    for i in np.flatnonzero(doubtful):
-        magnitude[i] = _settled_laplace(Uniform(stream, *lanes, start + int(i)), scale)
-    return (magnitude ^ -sign) + sign
+    for i in np.flatnonzero(doubtful) if doubtful.any() else ():
+        magnitude[i] = _settled(Uniform(stream, places.start + (places.step or 1) * int(i)), scale)
+    magnitude ^= -sign  # negated where the sign is 1: ~x + 1
+    magnitude += sign
+    return magnitude
 
 
-def _settled_laplace(uniform: Uniform, scale: Fraction) -> int:
+def _settled(uniform: Uniform, scale: Fraction) -> int:
     """floor(t) for the uniform behind one word, its first bit (the sign) left out."""
     uniform.drop_first_bit()
     while True:
@@ -227,27 +243,6 @@ def _laplace_bounds(uniform: Uniform, scale: Fraction) -> tuple[Decimal, Decimal
     low = context.multiply(b, context.subtract(top, context.ln(uniform.numerator + 1)))
     high = context.multiply(b, context.subtract(top, context.ln(uniform.numerator)))
     return max(context.subtract(low, slack), Decimal(0)), context.add(high, slack)
-
-
-def _gaussian_block(stream: Stream, variance: Fraction, start: int, count: int) -> Integers:
-    """The accepted ones among candidates `start` to `start + count - 1`, in order."""
-    t, sigma = _proposal(variance), math.sqrt(variance)
-    values = _laplace_block(stream, (0, 2), Fraction(t), start, count)
-    z = np.abs(values) * (math.sqrt(0.5) / sigma)
-    z -= math.sqrt(0.5) * sigma / t
-    z *= z
-    excess = stream.words(1, start, count) * 2.0**-64
-    excess -= np.exp(np.negative(z, out=z), out=z)
-    accepted = excess < 0
-    for i in np.flatnonzero(np.abs(excess, out=excess) < CERTAIN):
-        exponent = (abs(int(values[i])) * t - variance) ** 2 / (2 * variance * t * t)
-        accepted[i] = Uniform(stream, 1, 2, start + int(i)).below(_Exponential(exponent).bounds)
-    return values[accepted]
-
-
-def _proposal(variance: Fraction) -> int:
-    """The scale of the discrete Laplace candidates, floor(sigma) + 1."""
-    return math.isqrt(math.floor(variance)) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers
 from sfumato.mechanisms.stream import Field, Stream, context
 
-MAX_SCALE = 2**40
-MIN_SCALE = Fraction(1, 2**40)
 MAX_SIZE = 2**30
+SCALES = Fraction(1, 2**40), Fraction(2**40)
+VARIANCES = Fraction(1, 2**80), Fraction(2**80)
 
 
 class Rng:
@@ -68,20 +68,20 @@ class Rng:
 
     def discrete_laplace(self, scale: Number, size: int) -> Integers:
         """`size` integers with P[x] proportional to exp(-|x| / scale)."""
-        exact = _within("scale", scale, MIN_SCALE, MAX_SCALE)
+        exact = _within("scale", scale, *SCALES)
         size = whole("size", size, at_most=MAX_SIZE)
         stream = self.stream(law="discrete laplace", scale=exact, call=next(self._calls))
         return DiscreteLaplace(exact).sample(stream, size)
 
     def discrete_gaussian(self, sigma_squared: Number, size: int) -> Integers:
         """`size` integers with P[x] proportional to exp(-x^2 / (2 sigma_squared))."""
-        exact = _within("sigma_squared", sigma_squared, MIN_SCALE**2, MAX_SCALE**2)
+        exact = _within("sigma_squared", sigma_squared, *VARIANCES)
         size = whole("size", size, at_most=MAX_SIZE)
         stream = self.stream(law="discrete gaussian", sigma_squared=exact, call=next(self._calls))
         return DiscreteGaussian(exact).sample(stream, size)
 
 
-def _within(name: str, value: Number, low: Fraction, high: int) -> Fraction:
+def _within(name: str, value: Number, low: Fraction, high: Fraction) -> Fraction:
     exact = positive(name, value, at_most=high)
     if exact < low:
         raise InvalidArgument(name, f"must be at least {float(low):.4g}: smaller noise is no noise")

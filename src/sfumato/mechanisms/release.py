@@ -34,9 +34,11 @@ class Release(Generic[K]):
     """A private answer: everything in it may leave.
 
     `rows` are (item, noisy count) in noisy order; without counts the second part is None. `stopped` says
-    that the bottom element, and not k, ended the list. `threshold` is the noisy threshold where one is
-    released. `error95` is the half-width that holds with 95 % for one count. `reserve` is the worst case,
-    known before the first row was read; `steps` add up to the actual `charge`.
+    that the bottom element (or a noisy threshold), and not k, ended the list; `complete` that it holds the
+    whole of a public domain. `threshold` is the noisy threshold where one is released. `error95` is the
+    half-width that holds with 95 % for one count; where a threshold on the noisy counts chose the rows, those
+    close to it were lucky and are more often too high. `reserve` is the worst case, known before the first row
+    was read; `steps` add up to the actual `charge`.
     """
 
     mechanism: str
@@ -44,6 +46,7 @@ class Release(Generic[K]):
     steps: tuple[Step, ...]
     reserve: Charge
     stopped: bool = False
+    complete: bool = False
     threshold: int | None = None
     error95: int | None = None
 
@@ -55,12 +58,16 @@ class Release(Generic[K]):
     def prefix(self, k: int) -> Release[K]:
         """The answer as if `k` rows had been asked for: the head of this one and the steps behind it."""
         k = whole("k", k, at_least=1)
-        if k > len(self.rows) and not self.stopped:
+        if k > len(self.rows) and not (self.stopped or self.complete):
             raise InvalidArgument("k", "is longer than this list, which was cut at its own k")
         if k >= len(self.rows) + self.stopped:
             return self
         return replace(
-            self, rows=self.rows[:k], steps=tuple(step for step in self.steps if _within(step, k)), stopped=False
+            self,
+            rows=self.rows[:k],
+            steps=tuple(step for step in self.steps if step.place <= k and step.kind != "stop"),
+            stopped=False,
+            complete=self.complete and k == len(self.rows),
         )
 
     def without_counts(self) -> Release[K]:
@@ -77,7 +84,3 @@ class Release(Generic[K]):
     def newly(self, paid: Collection[Step]) -> Charge:
         """What this answer costs somebody who has already paid for the steps `paid` of the same ranking."""
         return sum((step.charge for step in self.steps if step not in paid), NOTHING)
-
-
-def _within(step: Step, k: int) -> bool:
-    return step.place <= k and step.kind != "stop"

@@ -111,7 +111,7 @@ def _settled(scores: Scores, stream: Stream, contenders: Integers, low: Floats, 
 
 
 def _compared(scores: Scores, stream: Stream, group: list[int]) -> list[int]:
-    runners = [_Runner(scores, runner, Uniform(stream, 0, 1, runner)) for runner in group]
+    runners = [_Runner(scores, runner, Uniform(stream, runner)) for runner in group]
     return [runner.number for runner in sorted(runners, key=cmp_to_key(_ahead))]
 
 

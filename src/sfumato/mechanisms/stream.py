@@ -24,7 +24,7 @@ Field: TypeAlias = "str | bytes | bool | int | float | Fraction | Sequence[Field
 BLOCK = 2**15
 """Draws are made this many at a time, so that their arrays stay in the cache."""
 
-_ZEROS = memoryview(bytes(8 * (BLOCK + 1)))
+_ZEROS = memoryview(bytes(8 * (2 * BLOCK + 1)))
 
 
 class Stream:
@@ -52,13 +52,13 @@ class Stream:
 class Uniform:
     """A uniform number in [0, 1) of which the first `bits` binary digits, `numerator`, are known.
 
-    Its further digits lie in the same column of the lanes `lane + stride`, `lane + 2 * stride`, ...
+    Its digits are word `index` of lane 0, then of lane 1, and so on.
     """
 
-    __slots__ = ("_index", "_lane", "_stream", "_stride", "bits", "numerator")
+    __slots__ = ("_index", "_lane", "_stream", "bits", "numerator")
 
-    def __init__(self, stream: Stream, lane: int, stride: int, index: int) -> None:
-        self._stream, self._lane, self._stride, self._index = stream, lane, stride, index
+    def __init__(self, stream: Stream, index: int) -> None:
+        self._stream, self._index, self._lane = stream, index, 0
         self.numerator, self.bits = 0, 0
         self.reveal()
 
@@ -66,7 +66,7 @@ class Uniform:
         """Look at 64 more digits."""
         word = int(self._stream.words(self._lane, self._index, 1)[0])
         self.numerator, self.bits = self.numerator << 64 | word, self.bits + 64
-        self._lane += self._stride
+        self._lane += 1
 
     def drop_first_bit(self) -> None:
         """Forget the leading digit, which served as a sign. What remains is uniform again."""
@@ -111,16 +111,16 @@ def _encoded(name: str, value: Field) -> bytes:
 
 
 def _payload(name: str, value: Field) -> tuple[bytes, bytes]:
+    if isinstance(value, str):
+        return b"s", value.encode("utf-8", "surrogatepass")
     if value is None:
         return b"0", b""
     if isinstance(value, bool):
         return b"b", b"1" if value else b"0"
-    if isinstance(value, str):
-        return b"s", value.encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
         return b"x", value
     if isinstance(value, int | Fraction) or (isinstance(value, float) and np.isfinite(value)):
-        return b"n", str(Fraction(value)).encode()
+        return b"n", str(value if isinstance(value, int) else Fraction(value)).encode()
     if isinstance(value, Sequence) and not isinstance(value, Mapping):
         return b"l", b"".join(_encoded(name, item) for item in value)
     raise InvalidArgument(name, f"cannot be encoded: {type(value).__name__} is not text, bytes, a number or a list")

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import Number, probability, whole
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.inputs import ranked_rows, sort_key
+from sfumato.mechanisms.inputs import canonical, ranked_rows
 from sfumato.mechanisms.mechanism import CALL, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking
 from sfumato.mechanisms.noise import ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
 from sfumato.mechanisms.random import Rng
@@ -75,16 +75,15 @@ class UnknownNoise(Mechanism):
         noise = self.noise.sample(self._source(rng).stream(purpose="count"), candidates + 1)
         threshold = int(exact[self.limit]) + self.gap + int(noise[0])
         noisy = exact[:candidates] + noise[1:]
-        above = np.flatnonzero(noisy > threshold)
         # Ties by key: the order of the rows is that of the exact counts.
-        key_of = sort_key(keys)
-        ordered = sorted(((keys[i], int(noisy[i])) for i in above), key=lambda row: (-row[1], key_of(row[0])))
+        places = canonical(keys)
+        above = sorted(np.flatnonzero(noisy > threshold).tolist(), key=lambda i: (-noisy[i], places[i]))
         return Release(
             mechanism=self.name,
-            rows=tuple(ordered[: self.k]),
+            rows=tuple((keys[i], int(noisy[i])) for i in above[: self.k]),
             steps=(Step("histogram", self.reserve),),
             reserve=self.reserve,
-            stopped=self.k is None or len(ordered) < self.k,
+            stopped=self.k is None or len(above) < self.k,
             threshold=threshold,
             error95=self.error95,
         )

@@ -1,0 +1,46 @@
+"""Run every section, print it as it comes, and write them all to RESULTS.md beside this file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import draws, globo, mechanisms, thresholds
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+SECTIONS: tuple[Callable[[], str], ...] = (
+    draws.large,
+    draws.small,
+    draws.opendp,
+    mechanisms.report,
+    thresholds.report,
+    globo.report,
+)
+
+
+def main() -> None:
+    started = time.perf_counter()
+    parts = [_opening()]
+    print(parts[0])
+    for section in SECTIONS:
+        parts.append(section())
+        print(parts[-1], flush=True)
+    RESULTS.write_text("\n".join(parts), encoding="utf-8")
+    print(f"written to {RESULTS.name} after {time.perf_counter() - started:.0f} s")
+
+
+def _opening() -> str:
+    return (
+        "# Benchmarks\n\n"
+        "Written by `make bench`. Times are the best of several repeats, and contestants take turns, so that all of "
+        "them see the same machine; trust the ratios more than the times.\n\n"
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, numpy {version('numpy')}.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
