@@ -33,6 +33,6 @@ class BudgetExhausted(Refused):
 
     def __init__(self, asked: object, left: object) -> None:
         super().__init__(
-            f"this needs {asked} and only {left} is left. Ask for fewer rows, or wait for the next period."
+            f"this needs {asked}, and only {left} are left. Ask for fewer rows, or wait for the next period."
         )
         self.asked, self.left = asked, left

@@ -106,6 +106,10 @@ class MechanismContract:
         with pytest.raises(InvalidArgument, match=rf"^{name}: "):
             self.run({"a": 3}, Rng.system(), **{name: value})
 
+    def test_noise_that_cannot_be_drawn_is_refused_before_any_row_is_read(self):
+        with pytest.raises(InvalidArgument, match=r"^epsilon: asks for noise that cannot be drawn"):
+            reserve_for(self.name, **(self.arguments | {"epsilon": 1e-9, "tau": 2**31}))
+
     def test_an_unknown_or_a_missing_argument_is_refused_by_name(self):
         with pytest.raises(InvalidArgument, match=r"^colour: is not an argument of"):
             reserve_for(self.name, **self.arguments, colour="blue")

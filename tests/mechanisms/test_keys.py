@@ -182,6 +182,18 @@ def test_bad_arguments_are_refused_by_name(name, argument, value):
         select(np.array([3]), **(arguments | {"max_keys": 2} | {argument: value}), rng=Rng.system())
 
 
+def test_noise_that_cannot_be_drawn_is_refused():
+    for name in ("laplace", "gaussian"):
+        select, arguments = RULES[name]
+        with pytest.raises(InvalidArgument, match=r"^max_keys: asks for noise that cannot be drawn"):
+            select(
+                np.array([3]),
+                **(dict.fromkeys(arguments, 1e-60) | {"delta": 0.1}),
+                max_keys=2**39,
+                rng=Rng.system(),
+            )
+
+
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("counts", [[-1], [0.5], ["a"], [[1]], [2**60], [None]], ids=str)
 def test_bad_counts_are_refused(name, counts):

@@ -130,10 +130,9 @@ def test_a_longer_request_continues_a_shorter_one(size, more):
 def masses(law, reach: int) -> dict[int, mpmath.mpf]:
     """The exact probabilities of -reach..reach, from the definition."""
     with mpmath.workdps(50):
-        if isinstance(law, DiscreteLaplace):
-            weights = {x: mpmath.exp(-abs(x) / mpmath.mpf(float(law.scale))) for x in range(-reach, reach + 1)}
-        else:
-            weights = {x: mpmath.exp(-(x**2) / (2 * mpmath.mpf(float(law.variance)))) for x in range(-reach, reach + 1)}
+        width = mpmath.mpf(float(law.parameter))
+        power = 1 if isinstance(law, DiscreteLaplace) else 2
+        weights = {x: mpmath.exp(-(abs(x) ** power) / (power * width)) for x in range(-reach, reach + 1)}
         total = mpmath.fsum(weights.values())
         return {x: weight / total for x, weight in weights.items()}
 

@@ -61,6 +61,7 @@ def test_refinements_of_one_source_do_not_share_noise():
         ("epsilon", 0),
         ("units", -1),
         ("units", float("nan")),
+        ("units", 1e-50),
         ("tau", 0),
         ("refinement", -1),
         ("count", -1),

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.numbers import Number, positive, probability, whole
 from sfumato.mechanisms.inputs import exact_counts
-from sfumato.mechanisms.noise import CERTAIN, ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
+from sfumato.mechanisms.mechanism import MAX_EPSILON
+from sfumato.mechanisms.noise import (
+    CERTAIN,
+    ROUND_UP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Integers,
+    Noise,
+    blamed_on,
+)
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.stream import Stream, Uniform
 
@@ -66,6 +75,11 @@ class KeyRule(ABC):
 
 class ThresholdRule(KeyRule):
     """Keep a key iff its noisy count reaches a threshold; the noisy counts of the kept keys are free."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        with blamed_on("max_keys"):
+            self.noise  # noqa: B018
 
     @property
     @abstractmethod
@@ -184,13 +198,17 @@ class GeometricRule(KeyRule):
 
 def select_laplace(counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
     """Keep the keys whose count plus discrete Laplace noise reaches the threshold: see `LaplaceRule`."""
-    rule = LaplaceRule(epsilon=positive("epsilon", epsilon), delta=probability("delta", delta), max_keys=max_keys)
+    rule = LaplaceRule(
+        epsilon=positive("epsilon", epsilon, at_most=MAX_EPSILON), delta=probability("delta", delta), max_keys=max_keys
+    )
     return rule.select(counts, rng)
 
 
 def select_geometric(counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
     """Keep each key with the largest probability that privacy allows: see `GeometricRule`."""
-    rule = GeometricRule(epsilon=positive("epsilon", epsilon), delta=probability("delta", delta), max_keys=max_keys)
+    rule = GeometricRule(
+        epsilon=positive("epsilon", epsilon, at_most=MAX_EPSILON), delta=probability("delta", delta), max_keys=max_keys
+    )
     return rule.select(counts, rng)
 
 

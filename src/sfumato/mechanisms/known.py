@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,11 +30,6 @@ class KnownNoise(Mechanism):
         whole("max_groups", self.max_groups, at_least=1)
         if self.k is not None:
             whole("k", self.k, at_least=1)
-
-    @property
-    @abstractmethod
-    def noise(self) -> Noise:
-        """The law of the noise on a count."""
 
     @property
     def reserve(self) -> Charge:

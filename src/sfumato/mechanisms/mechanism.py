@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import positive, rational, whole
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise, blamed_on
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.stream import Field
@@ -55,11 +55,19 @@ class Mechanism(ABC):
         for name in ("epsilon", "delta"):
             if name in arguments:
                 arguments[name] = rational(name, arguments[name])
-        return cls(**arguments)
+        mechanism = cls(**arguments)
+        with blamed_on("epsilon"):
+            mechanism.noise  # noqa: B018
+        return mechanism
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, at_most=MAX_EPSILON)
         whole("tau", self.tau, at_least=1, at_most=MAX_TAU)
+
+    @property
+    @abstractmethod
+    def noise(self) -> Noise:
+        """The law of the noise on a count."""
 
     @property
     @abstractmethod

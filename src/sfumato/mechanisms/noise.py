@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -20,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -93,6 +95,9 @@ class DiscreteLaplace(Noise):
 
     scale: Fraction
 
+    def __post_init__(self) -> None:
+        _check_range("scale", self.scale, 2.0**-40, 2.0**40)
+
     @property
     def family(self) -> str:
         return "laplace"
@@ -132,13 +137,16 @@ class DiscreteLaplace(Noise):
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian(Noise):
-    """P[X = x] proportional to exp(-x^2 / (2 variance)) over the integers; `variance` is the usual sigma^2.
+    """P[X = x] proportional to exp(-x^2 / (2 sigma_squared)) over the integers.
 
-    Guarantee: added to a count that one person moves by at most tau, tau^2 / (2 variance) zCDP.
+    Guarantee: added to a count that one person moves by at most tau, tau^2 / (2 sigma_squared) zCDP.
     Source:    Canonne, Kamath, Steinke (2020); sampling and proof in proofs/noise.md.
     """
 
-    variance: Fraction
+    sigma_squared: Fraction
+
+    def __post_init__(self) -> None:
+        _check_range("sigma_squared", self.sigma_squared, 2.0**-80, 2.0**80)
 
     @property
     def family(self) -> str:
@@ -146,50 +154,50 @@ class DiscreteGaussian(Noise):
 
     @property
     def parameter(self) -> Fraction:
-        return self.variance
+        return self.sigma_squared
 
     @property
     def deviation(self) -> float:
         """sigma, which the true deviation never exceeds and matches to 1e-8 from sigma = 1 on."""
-        return math.sqrt(self.variance)
+        return math.sqrt(self.sigma_squared)
 
     def sample(self, stream: Stream, size: int) -> Integers:
         """Rejection from the discrete Laplace: candidate c is word 2c, and word 2c + 1 accepts it or does not."""
-        scale = Fraction(math.isqrt(math.floor(self.variance)) + 1)
-        sigma, t = math.sqrt(self.variance), float(scale)
+        scale = Fraction(math.isqrt(math.floor(self.sigma_squared)) + 1)
+        sigma, t = math.sqrt(self.sigma_squared), float(scale)
         share = math.tanh(0.5 / t) * math.exp(-0.5 * (sigma / t) ** 2) * max(1.0, sigma * math.sqrt(2 * math.pi))
         draws, found, start = np.empty(size, np.int64), 0, 0
         while found < size:
             wanted = size - found
             stop = start + min(BLOCK, math.ceil((wanted + 3 * math.sqrt(wanted)) / share))
-            accepted = self._accepted(stream, scale, start, stop)[:wanted]
+            accepted = self._accepted(stream, scale, sigma, slice(start, stop))[:wanted]
             draws[found : found + len(accepted)] = accepted
             found, start = found + len(accepted), stop
         return draws
 
-    def _accepted(self, stream: Stream, scale: Fraction, start: int, stop: int) -> Integers:
-        """The accepted ones among candidates `start` to `stop - 1`, in order."""
-        t, sigma = float(scale), math.sqrt(self.variance)
-        words = stream.words(0, 2 * start, 2 * (stop - start))
-        values = _laplace(stream, slice(2 * start, 2 * stop, 2), scale, words[0::2])
+    def _accepted(self, stream: Stream, scale: Fraction, sigma: float, candidates: slice) -> Integers:
+        """The accepted ones among these candidates, in order."""
+        start, stop = 2 * candidates.start, 2 * candidates.stop
+        words = stream.words(0, start, stop - start)
+        values = _laplace(stream, slice(start, stop, 2), scale, words[0::2])
         z = np.abs(values) * (math.sqrt(0.5) / sigma)
-        z -= math.sqrt(0.5) * sigma / t
+        z -= math.sqrt(0.5) * sigma / float(scale)
         z *= z
         excess = words[1::2] * 2.0**-64
         excess -= np.exp(np.negative(z, out=z), out=z)
         accepted = excess < 0
         doubtful = np.abs(excess, out=excess) < CERTAIN
         for i in np.flatnonzero(doubtful) if doubtful.any() else ():
-            exponent = (abs(int(values[i])) - self.variance / scale) ** 2 / (2 * self.variance)
-            accepted[i] = Uniform(stream, 2 * (start + int(i)) + 1).below(_Exponential(exponent).bounds)
+            exponent = (abs(int(values[i])) - self.sigma_squared / scale) ** 2 / (2 * self.sigma_squared)
+            accepted[i] = Uniform(stream, start + 2 * int(i) + 1).below(_Exponential(exponent).bounds)
         return values[accepted]
 
     def upper_tail(self, n: int) -> float:
-        return _gaussian_tail(float(self.variance), n) / _theta(float(self.variance), 0.0) * ROUND_UP
+        return _gaussian_tail(float(self.sigma_squared), n) / _theta(float(self.sigma_squared), 0.0) * ROUND_UP
 
     def difference_tail(self, n: int) -> float:
         """exp(-x^2/2v) exp(-(x-d)^2/2v) = exp(-d^2/4v) exp(-(x-d/2)^2/v): the sum over x knows d by its parity only."""
-        variance = float(self.variance)
+        variance = float(self.sigma_squared)
         weights = _theta(variance / 2, 0.0), _theta(variance / 2, 0.5)
         if variance >= SMOOTH_VARIANCE:
             mass = max(weights) * _gaussian_tail(2 * variance, n)
@@ -199,26 +207,41 @@ class DiscreteGaussian(Noise):
         return mass / _theta(variance, 0.0) ** 2 * ROUND_UP
 
 
+@contextmanager
+def blamed_on(argument: str) -> Iterator[None]:
+    """Noise that cannot be drawn is told by the argument that asked for it."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(argument, f"asks for noise that cannot be drawn; its {error}") from None
+
+
+def _check_range(name: str, parameter: Fraction, low: float, high: float) -> None:
+    """Beyond this int64 would overflow, or the noise would be none."""
+    if not low <= parameter <= high:
+        raise InvalidArgument(name, f"must lie between {low:.2g} and {high:.2g}")
+
+
 def _laplace(stream: Stream, places: slice, scale: Fraction, words: Words | None = None) -> Integers:
     """One draw for each word at `places`: a sign and |X| = floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
     words = stream.words(0, places.start, places.stop - places.start) if words is None else words
-    sign = (words >> np.uint64(63)).view(np.int64)
-    head = (words & np.uint64(2**63 - 1)).view(np.int64)
+    sign, head = words.view(np.int64) >> 63, words.view(np.int64) & (2**63 - 1)
     b = float(scale)
     t = head + 0.5  # the middle of the interval that its first 63 digits leave to U
     t *= 2.0**-63
     np.log(t, out=t)
-    np.subtract(math.log(2 / (1 + math.exp(-1 / b))), t, out=t)
-    t *= b
-    magnitude = (t * (1 - MARGIN) - b * MARGIN).astype(np.int64)
-    t *= 1 + MARGIN
-    t += b * MARGIN
+    # From here on t is a lower bound, t - (b + t) * MARGIN, and then an upper one.
+    np.subtract(math.log(2 / (1 + math.exp(-1 / b))) - MARGIN, t, out=t)
+    t *= b * (1 - MARGIN)
+    magnitude = t.astype(np.int64)
+    t *= 1 + 3 * MARGIN
+    t += 3 * MARGIN * b
     doubtful = t.astype(np.int64) != magnitude
     doubtful |= head < MIN_HEAD
     for i in np.flatnonzero(doubtful) if doubtful.any() else ():
         magnitude[i] = _settled(Uniform(stream, places.start + (places.step or 1) * int(i)), scale)
-    magnitude ^= -sign  # negated where the sign is 1: ~x + 1
-    magnitude += sign
+    magnitude ^= sign  # the sign is 0 or -1, and ~x + 1 is -x
+    magnitude -= sign
     return magnitude
 
 

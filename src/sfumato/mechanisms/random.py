@@ -5,16 +5,13 @@ from __future__ import annotations
 import hmac
 import itertools
 import os
-from fractions import Fraction
 
-from sfumato.accounting.numbers import Number, positive, whole
+from sfumato.accounting.numbers import Number, rational, whole
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise
 from sfumato.mechanisms.stream import Field, Stream, context
 
 MAX_SIZE = 2**30
-SCALES = Fraction(1, 2**40), Fraction(2**40)
-VARIANCES = Fraction(1, 2**80), Fraction(2**80)
 
 
 class Rng:
@@ -28,7 +25,7 @@ class Rng:
     belongs to one stored release (see `sfumato.mechanisms.context`).
 
     >>> Rng.keyed(b"0" * 32, context(purpose="docs")).discrete_laplace(10, 5).tolist()
-    [-7, 1, -2, 14, -3]
+    [-8, 2, 21, 2, -20]
     """
 
     __slots__ = ("_calls", "_seed")
@@ -68,21 +65,16 @@ class Rng:
 
     def discrete_laplace(self, scale: Number, size: int) -> Integers:
         """`size` integers with P[x] proportional to exp(-|x| / scale)."""
-        exact = _within("scale", scale, *SCALES)
-        size = whole("size", size, at_most=MAX_SIZE)
-        stream = self.stream(law="discrete laplace", scale=exact, call=next(self._calls))
-        return DiscreteLaplace(exact).sample(stream, size)
+        return self._draws(DiscreteLaplace(rational("scale", scale)), size)
 
     def discrete_gaussian(self, sigma_squared: Number, size: int) -> Integers:
         """`size` integers with P[x] proportional to exp(-x^2 / (2 sigma_squared))."""
-        exact = _within("sigma_squared", sigma_squared, *VARIANCES)
+        return self._draws(DiscreteGaussian(rational("sigma_squared", sigma_squared)), size)
+
+    def _draws(self, law: Noise, size: int) -> Integers:
+        """Each call has a stream of its own, by its number and its law: two scales never share a word."""
         size = whole("size", size, at_most=MAX_SIZE)
-        stream = self.stream(law="discrete gaussian", sigma_squared=exact, call=next(self._calls))
-        return DiscreteGaussian(exact).sample(stream, size)
-
-
-def _within(name: str, value: Number, low: Fraction, high: Fraction) -> Fraction:
-    exact = positive(name, value, at_most=high)
-    if exact < low:
-        raise InvalidArgument(name, f"must be at least {float(low):.4g}: smaller noise is no noise")
-    return exact
+        if self._seed is None:
+            return law.sample(self.stream(), size)
+        purpose = f"draws {next(self._calls)} {law.family} {law.parameter}".encode()
+        return law.sample(Stream(hmac.digest(self._seed, purpose, "sha256")), size)

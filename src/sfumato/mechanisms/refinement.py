@@ -10,7 +10,7 @@ from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import Number, positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
-from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.mechanisms.noise import DiscreteGaussian, blamed_on
 from sfumato.mechanisms.random import Rng
 
 
@@ -63,7 +63,9 @@ def measure_count(
         tau=tau,
         refinement=whole("refinement", refinement),
     )
-    noisy = exact + int(DiscreteGaussian(variance).sample(stream, 1)[0])
+    with blamed_on("units"):
+        law = DiscreteGaussian(variance)
+    noisy = exact + int(law.sample(stream, 1)[0])
     return Estimate(Fraction(noisy), 1 / variance, Charge(share))
 
 

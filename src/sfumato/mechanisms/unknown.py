@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -45,11 +44,6 @@ class UnknownNoise(Mechanism):
         probability("delta", self.delta)
         whole("max_groups", self.max_groups, at_least=1)
         whole("limit", self.limit, at_least=1 if self.k is None else whole("k", self.k, at_least=1), at_most=MAX_ROWS)
-
-    @property
-    @abstractmethod
-    def noise(self) -> Noise:
-        """The law of the noise on a count and on the threshold."""
 
     @property
     def reserve(self) -> Charge:

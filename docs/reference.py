@@ -1,0 +1,48 @@
+"""Writes the reference pages from the code: `make docs`. `tests/test_docs.py` fails when they are stale."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from sfumato import accounting, errors, mechanisms
+from sfumato.cli import main
+
+PAGES = Path(__file__).parent / "reference"
+NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its file name."""
+    return {
+        "python.md": "\n".join(["# Python reference\n", NOTE, *map(_module, (mechanisms, accounting))]),
+        "errors.md": f"# Errors\n\n{NOTE}\n```text\n{inspect.getdoc(errors)}\n```\n",
+        "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
+    }
+
+
+def _module(module: ModuleType) -> str:
+    names = [name for name in module.__all__ if callable(getattr(module, name))]
+    return "\n".join([f"## `{module.__name__}`\n", *(_entry(name, getattr(module, name)) for name in names)])
+
+
+def _entry(name: str, thing: object) -> str:
+    signature = "" if inspect.isclass(thing) else str(inspect.signature(thing)).replace("'", "")
+    return f"### `{name}`\n\n```text\n{name}{signature}\n\n{inspect.getdoc(thing)}\n```\n"
+
+
+def _commands(command: click.Command, name: str, parent: click.Context | None) -> list[str]:
+    context = click.Context(command, parent, name, terminal_width=80, **command.context_settings)
+    page = [f"## `{context.command_path}`\n\n```text\n{command.get_help(context)}\n```\n"]
+    below = command.commands if isinstance(command, click.Group) else {}
+    return page + [entry for name in below for entry in _commands(below[name], name, context)]
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"wrote docs/reference/{name}\n")

@@ -1,0 +1,113 @@
+"""Charges are exact values with a stable serial form; filters never let one through that does not fit."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.accounting import NOTHING, Charge, Filter
+from sfumato.errors import BudgetExhausted, InvalidArgument, Refused
+
+amounts = st.fractions(min_value=0, max_value=100, max_denominator=50)
+charges = st.builds(Charge, amounts, amounts)
+
+
+def test_ten_tenths_are_one():
+    assert sum([Charge(Fraction(1, 10))] * 10, NOTHING) == Charge(1)
+
+
+@given(charges, charges, charges)
+def test_arithmetic(a, b, c):
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    assert a + b - b == a
+    assert a + NOTHING == a
+
+
+@given(charges, charges)
+def test_the_order_is_that_of_both_parts(a, b):
+    assert (a <= b) == (a.information <= b.information and a.calls <= b.calls) == (b >= a)
+    assert (a < b) == (a <= b and a != b) == (b > a)
+    assert a <= a + b
+
+
+@given(charges)
+def test_the_serial_form_is_exact_and_stable(charge):
+    assert Charge.from_dict(json.loads(json.dumps(charge.to_dict()))) == charge
+    assert hash(Charge.from_dict(charge.to_dict())) == hash(charge)
+
+
+def test_the_serial_form_is_frozen():
+    assert Charge(21, 1).to_dict() == {"information": "21", "calls": "1"}
+    assert Charge(Fraction(3, 2)).to_dict() == {"information": "3/2", "calls": "0"}
+
+
+@pytest.mark.parametrize(
+    "serial",
+    [
+        {},
+        {"information": "1"},
+        {"information": "1", "calls": "0", "more": "1"},
+        {"information": 1, "calls": "0"},
+        {"information": "1.5", "calls": "0"},
+        {"information": "2/4", "calls": "0"},
+        {"information": "nan", "calls": "0"},
+        {"information": "1/0", "calls": "0"},
+        {"information": " 1", "calls": "0"},
+    ],
+)
+def test_other_serial_forms_are_refused(serial):
+    with pytest.raises(InvalidArgument):
+        Charge.from_dict(serial)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None, True, 10**100])
+def test_a_charge_is_a_number(value):
+    with pytest.raises(InvalidArgument, match=r"^information: "):
+        Charge(value)
+    with pytest.raises(InvalidArgument, match=r"^calls: "):
+        Charge(1, value)
+
+
+def test_charges_read_well():
+    assert str(Charge(21, 1)) == "21 units and 1 call"
+    assert str(Charge(1)) == "1 unit and 0 calls"
+    assert repr(Charge(Fraction(3, 2), 1)) == "Charge(information=3/2, calls=1)"
+
+
+@given(charges, st.lists(charges, max_size=20))
+def test_a_filter_never_exceeds_its_cap_and_never_refuses_what_fits(cap, asked):
+    budget = Filter(cap)
+    for charge in asked:
+        fits = budget.spent + charge <= cap
+        assert budget.fits(charge) == fits
+        if fits:
+            budget = budget.spend(charge)
+        else:
+            with pytest.raises(BudgetExhausted):
+                budget.spend(charge)
+    assert budget.spent <= cap
+    assert budget.left == cap - budget.spent
+
+
+def test_the_refusal_says_what_was_asked_and_what_is_left():
+    with pytest.raises(Refused, match="needs 21 units and 1 call, and only 20 units and 5 calls are left") as refusal:
+        Filter(Charge(20, 5)).spend(Charge(21, 1))
+    assert (refusal.value.asked, refusal.value.left) == (Charge(21, 1), Charge(20, 5))
+
+
+@pytest.mark.parametrize("charge", [Charge(-1), Charge(0, -1), Charge(5, -1)])
+def test_nothing_gives_budget_back(charge):
+    for step in (Filter(Charge(10, 10)).fits, Filter(Charge(10, 10)).spend):
+        with pytest.raises(InvalidArgument, match=r"^charge: "):
+            step(charge)
+
+
+def test_a_filter_states_the_guarantee_of_its_cap_however_much_is_spent():
+    fresh = Filter(Charge(3000, 30))
+    assert fresh.guarantee(0.15, 1e-10, 7e-9) == fresh.spend(Charge(1000, 10)).guarantee(0.15, 1e-10, 7e-9)
+    assert fresh.guarantee(0.15, 1e-10, 7e-9) == pytest.approx(32.861, abs=1e-3)

@@ -1,0 +1,80 @@
+"""The docs tell the truth: examples run and print what they show, links lead somewhere, reference pages are fresh."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import sfumato.accounting
+import sfumato.mechanisms
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")])
+MODULES = sorted(path for path in (ROOT / "src").rglob("*.py"))
+EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n\s*```text\n(?P<shown>.*?)```", re.DOTALL)
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "reference"], ids=ids)
+def test_examples_print_what_the_page_shows(page):
+    text = page.read_text(encoding="utf-8")
+    for example in EXAMPLE.finditer(text):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(example["code"], str(page), "exec"), {})  # noqa: S102
+        assert printed.getvalue() == example["shown"]
+    found = doctest.DocTestParser().get_doctest(text, {}, str(page), str(page), 0)
+    assert doctest.DocTestRunner().run(found).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_docstring_examples(path):
+    name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_readme_begins_with_the_two_commands():
+    head = (ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0]
+    assert "make demo" in head
+    assert "make test" in head
+    assert len(list(EXAMPLE.finditer((ROOT / "README.md").read_text(encoding="utf-8")))) == 1
+
+
+def test_reference_pages_are_fresh():
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    for name, text in reference.pages().items():
+        assert (reference.PAGES / name).read_text(encoding="utf-8") == text, f"run: make docs ({name})"
+
+
+@pytest.mark.parametrize("module", [sfumato.mechanisms, sfumato.accounting], ids=lambda module: module.__name__)
+def test_public_names_exist_and_are_explained(module):
+    assert module.__all__ == sorted(module.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    for name in module.__all__:
+        thing = getattr(module, name)
+        assert thing.__doc__, name
+
+
+@pytest.mark.parametrize("name", sorted(sfumato.mechanisms.MECHANISMS))
+def test_every_mechanism_states_its_guarantee_and_has_its_proof(name):
+    docstring = sfumato.mechanisms.MECHANISMS[name].__doc__
+    assert "Guarantee:" in docstring
+    assert f"proofs/{name}.md" in docstring
+    assert (ROOT / "proofs" / f"{name}.md").exists()
+    assert f"({name}.md)" in (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
