@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from fractions import Fraction
 
 import numpy as np
@@ -22,10 +23,15 @@ from sfumato.mechanisms import (
     UnknownGaussian,
     UnknownGumbel,
     UnknownLaplace,
+    keys,
     known_gaussian,
     known_gumbel,
     known_laplace,
+    noise,
     reserve_for,
+    select_geometric,
+    selection,
+    unknown,
     unknown_gaussian,
     unknown_gumbel,
     unknown_laplace,
@@ -265,6 +271,27 @@ def test_keys_of_any_type():
 def test_numpy_counts_are_integers_too():
     counts = {"a": np.int64(5), "b": np.uint8(7)}
     assert known_gaussian(counts, epsilon=1, max_groups=1, rng=Rng.system()).charge == Charge(1)
+
+
+def test_nothing_depends_on_the_decimal_context_of_the_caller(monkeypatch):
+    """A careless or hostile context: two digits, and an exception whenever anything is rounded."""
+
+    def everything():
+        unknown._gumbel_gap.cache_clear()
+        top = unknown_gumbel(ROWS, k=5, max_k=10, epsilon=0.3, delta=1e-6, rng=keyed(b"c"))
+        kept = select_geometric(np.arange(40), epsilon=1, delta=1e-3, max_keys=3, rng=keyed(b"c")).kept.tolist()
+        return top, kept, keyed(b"c").discrete_gaussian(50, 60).tolist()
+
+    for module, name, value in (
+        (noise, "MIN_HEAD", 2**63),
+        (noise, "CERTAIN", 2.0),
+        (keys, "CERTAIN", 2.0),
+        (selection, "MARGIN", 1.0),
+    ):
+        monkeypatch.setattr(module, name, value)
+    expected = everything()
+    with decimal.localcontext(prec=2, traps=[decimal.Inexact, decimal.Rounded]):
+        assert everything() == expected
 
 
 def test_a_list_longer_than_max_k_is_refused():

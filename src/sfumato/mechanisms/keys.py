@@ -175,7 +175,9 @@ class GeometricRule(KeyRule):
         context = Context(prec=60)
         step, d = _decimal(self.epsilon / self.max_keys, context), _decimal(self.per_key, context)
         rise = context.subtract(context.exp(step), 1)
-        ratio = context.divide(context.multiply(rise, 1 - d), context.multiply(d, context.add(rise, 2)))
+        ratio = context.divide(
+            context.multiply(rise, context.subtract(1, d)), context.multiply(d, context.add(rise, 2))
+        )
         return 1 + math.floor(context.divide(context.ln(context.add(1, ratio)), step))
 
     def _keeps(self, count: int, stream: Stream, position: int) -> bool:
@@ -192,7 +194,7 @@ class GeometricRule(KeyRule):
         missing = wide.subtract(
             wide.multiply(wide.subtract(1, rising), fall), wide.divide(wide.multiply(d, wide.subtract(1, fall)), rise)
         )
-        value, slack = wide.subtract(1, missing), Decimal(1).scaleb(25 - context.prec)
+        value, slack = wide.subtract(1, missing), wide.scaleb(1, 25 - context.prec)
         return wide.subtract(value, slack), wide.add(value, slack)
 
 

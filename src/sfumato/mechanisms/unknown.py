@@ -37,7 +37,7 @@ class UnknownNoise(Mechanism):
 
     @classmethod
     def of(cls, **arguments: Any) -> Self:
-        return super().of(**_with_limit(arguments, arguments.get("k")))
+        return super().of(**_with_limit(arguments, "k"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,9 +142,9 @@ class UnknownGumbel(Ranking):
 
     @classmethod
     def of(cls, **arguments: Any) -> Self:
-        if arguments.get("max_k") is None:
-            arguments["max_k"] = arguments.get("k")
-        return super().of(**_with_limit(arguments, arguments["max_k"]))
+        if arguments.get("max_k") is not None:
+            return super().of(**_with_limit(arguments, "max_k"))
+        return super().of(**_with_limit(arguments | {"max_k": arguments.get("k")}, "k"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -277,12 +277,13 @@ def unknown_gumbel(
     return mechanism.release(rows, rng)
 
 
-def _with_limit(arguments: dict[str, Any], longest: int | None) -> dict[str, Any]:
-    """By default a mechanism may look at ten times the longest list, and at a thousand rows at least."""
+def _with_limit(arguments: dict[str, Any], longest: str) -> dict[str, Any]:
+    """By default a mechanism may look at ten times its longest list, and at a thousand rows at least."""
     if arguments.get("limit") is not None:
         return arguments
-    longest = 1 if longest is None else whole("k", longest, at_least=1, at_most=MAX_ROWS // 10)
-    return arguments | {"limit": max(10 * longest, 1000)}
+    rows = arguments.get(longest)
+    rows = 1 if rows is None else whole(longest, rows, at_least=1, at_most=MAX_ROWS // 10)
+    return arguments | {"limit": max(10 * rows, 1000)}
 
 
 @lru_cache(maxsize=1024)
@@ -298,7 +299,7 @@ def _gumbel_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> in
     ratio = cutoff / delta
     log = context.subtract(context.ln(ratio.numerator), context.ln(ratio.denominator))
     scaled = context.divide(context.multiply(log, epsilon.denominator * tau), Decimal(epsilon.numerator))
-    return tau + math.ceil(context.multiply(scaled, Decimal(1) + Decimal("1e-30")))
+    return tau + math.ceil(context.multiply(scaled, Decimal("1." + 29 * "0" + "1")))
 
 
 def _root_up(n: int) -> Fraction:

@@ -1,0 +1,1 @@
+"""Exact output probabilities on small histograms, against the guarantees that the mechanisms claim."""
