@@ -12,7 +12,7 @@ from sfumato.errors import InvalidArgument
 
 Number: TypeAlias = int | float | Fraction | Decimal
 
-LARGEST = 2**200
+LARGEST_BITS = 200
 
 
 def rational(name: str, value: Number) -> Fraction:
@@ -22,7 +22,7 @@ def rational(name: str, value: Number) -> Fraction:
     if isinstance(value, float | Decimal) and not math.isfinite(value):
         raise InvalidArgument(name, "must be finite, not NaN or infinite")
     exact = value if type(value) is Fraction else Fraction(value)
-    if abs(exact) > LARGEST:
+    if exact.numerator.bit_length() - exact.denominator.bit_length() > LARGEST_BITS:
         raise InvalidArgument(name, "is too large to compute with")
     return exact
 

@@ -37,15 +37,16 @@ def known_domain(counts: Mapping[K, int]) -> tuple[list[K], Integers]:
     return keys, exact_counts("counts", [counts[key] for key in keys])
 
 
-def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[Sequence[K], Integers]:
+def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Integers]:
     """Keys and counts of the top rows, largest first, then by key; the counts zero-padded to limit + 1."""
     if len(rows) > limit + 1:
         raise InvalidArgument("rows", f"must be at most limit + 1 = {limit + 1} rows; ask the engine for no more")
-    keys, counts = _columns(rows)
-    if len(set(keys)) != len(keys):
+    table = _table(rows)
+    if len(table) != len(rows):
         raise InvalidArgument("rows", "must name every item once")
+    keys = list(table)
     padded = np.zeros(limit + 1, np.int64)
-    padded[: len(rows)] = exact_counts("rows", counts)
+    padded[: len(rows)] = exact_counts("rows", list(table.values()))
     falls = np.diff(padded[: len(rows)])
     places, ties = canonical(keys), (falls == 0).tolist()
     if (falls > 0).any() or not all(map(lt, compress(places, ties), compress(places[1:], ties))):
@@ -83,11 +84,8 @@ def _tagged(key: Any) -> Any:
     return type(key).__name__, repr(key)
 
 
-def _columns(rows: Sequence[tuple[K, int]]) -> tuple[Sequence[K], Sequence[int]]:
-    if not rows:
-        return (), ()
+def _table(rows: Sequence[tuple[K, int]]) -> dict[K, int]:
     try:
-        keys, counts = zip(*rows, strict=True)
+        return dict(rows)
     except (TypeError, ValueError):
         raise InvalidArgument("rows", "must be pairs of an item and its count") from None
-    return keys, counts

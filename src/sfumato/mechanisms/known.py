@@ -106,11 +106,11 @@ class KnownGumbel(Ranking):
 
     @property
     def reserve(self) -> Charge:
-        return Charge(self.k * self.per_row.information)
+        return Charge(self.k * self.units_per_row)
 
     @property
     def least(self) -> Charge:
-        return self.per_row
+        return Charge(self.units_per_row)
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)

@@ -124,9 +124,9 @@ class Ranking(Mechanism):
         return self.noise.half_width() if self.with_counts else None
 
     @property
-    def per_row(self) -> Charge:
+    def units_per_row(self) -> int:
         """A pick, and a count if there is one."""
-        return Charge(2 if self.with_counts else 1)
+        return 2 if self.with_counts else 1
 
     def _rows(self, keys: Sequence[K], exact: Sequence[int], source: Rng) -> tuple[tuple[K, int | None], ...]:
         """The picked items, with fresh noise on their counts, dealt out by place."""
@@ -139,4 +139,4 @@ class Ranking(Mechanism):
     def _row_steps(self, rows: int) -> tuple[Step, ...]:
         law = f"{self.noise.family} {self.noise.parameter}"
         both = ((Step("pick", UNIT, place), Step("count", UNIT, place, law)) for place in range(1, rows + 1))
-        return tuple(step for pair in both for step in pair[: 1 + self.with_counts])
+        return tuple(step for pair in both for step in pair[: self.units_per_row])

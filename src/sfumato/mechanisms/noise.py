@@ -82,7 +82,7 @@ class Noise(ABC):
 
     def half_width(self, confidence: float = 0.95) -> int:
         """The smallest w with P[|X| <= w] >= confidence."""
-        return max(self.smallest_tail((1 - confidence) / 2) - 1, 0)
+        return _half_width(self, confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +312,11 @@ def _integral(deviation: float, start: float) -> float:
 def _reach(variance: float, n: int) -> int:
     """After this many terms from n on, exp(-x^2 / (2 variance)) has fallen by exp(-50) at least."""
     return 2 + math.ceil(min(math.sqrt(100 * variance), 50 * variance / max(n, 1)))
+
+
+@lru_cache(maxsize=1024)
+def _half_width(law: Noise, confidence: float) -> int:
+    return max(law.smallest_tail((1 - confidence) / 2) - 1, 0)
 
 
 def _smallest(holds: Callable[[int], bool]) -> int:

@@ -156,7 +156,7 @@ class UnknownGumbel(Ranking):
 
     @property
     def reserve(self) -> Charge:
-        return Charge(self.k * self.per_row.information + self._selects, 1)
+        return Charge(self.k * self.units_per_row + self._selects, 1)
 
     @property
     def least(self) -> Charge:
