@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -32,6 +32,7 @@ ROUND_UP = 1 + 2.0**-36
 # The Laplace margin is (scale + t) * MARGIN; heads below MIN_HEAD are too coarse for it. See proofs/noise.md.
 MARGIN = 2.0**-44
 MIN_HEAD = 2**45
+_SIGN, _HEAD = np.int64(63), np.int64(2**63 - 1)
 # An acceptance is certain when probability and uniform differ by more than this.
 CERTAIN = 2.0**-40
 # From this variance on, sums over integers are bounded by integrals, with a relative excess below 1e-7.
@@ -114,7 +115,8 @@ class DiscreteLaplace(Noise):
         draws = np.empty(size, np.int64)
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
-            draws[start:stop] = _laplace(stream, slice(start, stop), self.scale)
+            words = stream.words(0, start, stop - start)
+            draws[start:stop] = _signed(_magnitudes(stream, slice(start, stop, 1), self.scale, words), words)
         return draws
 
     def upper_tail(self, n: int) -> float:
@@ -163,34 +165,32 @@ class DiscreteGaussian(Noise):
 
     def sample(self, stream: Stream, size: int) -> Integers:
         """Rejection from the discrete Laplace: candidate c is word 2c, and word 2c + 1 accepts it or does not."""
-        scale = Fraction(math.isqrt(math.floor(self.sigma_squared)) + 1)
-        sigma, t = math.sqrt(self.sigma_squared), float(scale)
+        t, sigma = math.isqrt(math.floor(self.sigma_squared)) + 1, math.sqrt(self.sigma_squared)
         share = math.tanh(0.5 / t) * math.exp(-0.5 * (sigma / t) ** 2) * max(1.0, sigma * math.sqrt(2 * math.pi))
-        draws, found, start = np.empty(size, np.int64), 0, 0
-        while found < size:
-            wanted = size - found
-            stop = start + min(BLOCK, math.ceil((wanted + 3 * math.sqrt(wanted)) / share))
-            accepted = self._accepted(stream, scale, sigma, slice(start, stop))[:wanted]
-            draws[found : found + len(accepted)] = accepted
-            found, start = found + len(accepted), stop
-        return draws
+        draws: list[Integers] = []
+        start, wanted = 0, size
+        while wanted > 0:
+            stop = start + min(BLOCK, math.ceil((wanted + 3 * math.sqrt(wanted * (1 - share))) / share))
+            draws.append(self._accepted(stream, t, sigma, slice(start, stop))[:wanted])
+            start, wanted = stop, wanted - len(draws[-1])
+        return draws[0] if len(draws) == 1 else np.concatenate([np.empty(0, np.int64), *draws])
 
-    def _accepted(self, stream: Stream, scale: Fraction, sigma: float, candidates: slice) -> Integers:
-        """The accepted ones among these candidates, in order."""
+    def _accepted(self, stream: Stream, t: int, sigma: float, candidates: slice) -> Integers:
+        """The accepted ones among these candidates of scale t, in order."""
         start, stop = 2 * candidates.start, 2 * candidates.stop
         words = stream.words(0, start, stop - start)
-        values = _laplace(stream, slice(start, stop, 2), scale, words[0::2])
-        z = np.abs(values) * (math.sqrt(0.5) / sigma)
-        z -= math.sqrt(0.5) * sigma / float(scale)
+        magnitudes = _magnitudes(stream, slice(start, stop, 2), t, words[0::2])
+        z = magnitudes * (math.sqrt(0.5) / sigma)
+        z -= math.sqrt(0.5) * sigma / t
         z *= z
         excess = words[1::2] * 2.0**-64
         excess -= np.exp(np.negative(z, out=z), out=z)
         accepted = excess < 0
         doubtful = np.abs(excess, out=excess) < CERTAIN
-        for i in np.flatnonzero(doubtful) if doubtful.any() else ():
-            exponent = (abs(int(values[i])) - self.sigma_squared / scale) ** 2 / (2 * self.sigma_squared)
+        for i in np.flatnonzero(doubtful) if np.count_nonzero(doubtful) else ():
+            exponent = (int(magnitudes[i]) - self.sigma_squared / t) ** 2 / (2 * self.sigma_squared)
             accepted[i] = Uniform(stream, start + 2 * int(i) + 1).below(_Exponential(exponent).bounds)
-        return values[accepted]
+        return _signed(magnitudes, words[0::2]).compress(accepted)
 
     def upper_tail(self, n: int) -> float:
         return _gaussian_tail(float(self.sigma_squared), n) / _theta(float(self.sigma_squared), 0.0) * ROUND_UP
@@ -218,14 +218,15 @@ def blamed_on(argument: str) -> Iterator[None]:
 
 def _check_range(name: str, parameter: Fraction, low: float, high: float) -> None:
     """Beyond this int64 would overflow, or the noise would be none."""
-    if not low <= parameter <= high:
-        raise InvalidArgument(name, f"must lie between {low:.2g} and {high:.2g}")
+    with suppress(OverflowError):
+        if low <= float(parameter) <= high:
+            return
+    raise InvalidArgument(name, f"must lie between {low:.2g} and {high:.2g}")
 
 
-def _laplace(stream: Stream, places: slice, scale: Fraction, words: Words | None = None) -> Integers:
-    """One draw for each word at `places`: a sign and |X| = floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
-    words = stream.words(0, places.start, places.stop - places.start) if words is None else words
-    sign, head = words.view(np.int64) >> 63, words.view(np.int64) & (2**63 - 1)
+def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Words) -> Integers:
+    """|X| for each of the words at `places` of lane 0: floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
+    head = words.view(np.int64) & _HEAD
     b = float(scale)
     t = head + 0.5  # the middle of the interval that its first 63 digits leave to U
     t *= 2.0**-63
@@ -233,16 +234,22 @@ def _laplace(stream: Stream, places: slice, scale: Fraction, words: Words | None
     # From here on t is a lower bound, t - (b + t) * MARGIN, and then an upper one.
     np.subtract(math.log(2 / (1 + math.exp(-1 / b))) - MARGIN, t, out=t)
     t *= b * (1 - MARGIN)
-    magnitude = t.astype(np.int64)
+    magnitudes = t.astype(np.int64)
     t *= 1 + 3 * MARGIN
     t += 3 * MARGIN * b
-    doubtful = t.astype(np.int64) != magnitude
+    doubtful = t.astype(np.int64) != magnitudes
     doubtful |= head < MIN_HEAD
-    for i in np.flatnonzero(doubtful) if doubtful.any() else ():
-        magnitude[i] = _settled(Uniform(stream, places.start + (places.step or 1) * int(i)), scale)
-    magnitude ^= sign  # the sign is 0 or -1, and ~x + 1 is -x
-    magnitude -= sign
-    return magnitude
+    for i in np.flatnonzero(doubtful) if np.count_nonzero(doubtful) else ():
+        magnitudes[i] = _settled(Uniform(stream, places.start + places.step * int(i)), Fraction(scale))
+    return magnitudes
+
+
+def _signed(magnitudes: Integers, words: Words) -> Integers:
+    """Negated in place where the word's first bit is set; the rest of it made the magnitude."""
+    sign = words.view(np.int64) >> _SIGN  # 0 or -1, and ~x + 1 is -x
+    magnitudes ^= sign
+    magnitudes -= sign
+    return magnitudes
 
 
 def _settled(uniform: Uniform, scale: Fraction) -> int:
