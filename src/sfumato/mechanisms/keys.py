@@ -30,7 +30,7 @@ from sfumato.mechanisms.noise import (
     blamed_on,
 )
 from sfumato.mechanisms.random import Rng
-from sfumato.mechanisms.stream import Stream, Uniform
+from sfumato.mechanisms.stream import Stream, Uniform, decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class GeometricRule(KeyRule):
     def _turn(self) -> int:
         """Up to this n the first formula is the smallest: as long as pi(n-1) <= (1 - d) / (1 + exp(e))."""
         context = Context(prec=60)
-        step, d = _decimal(self.epsilon / self.max_keys, context), _decimal(self.per_key, context)
+        step, d = decimal(self.epsilon / self.max_keys, context), decimal(self.per_key, context)
         rise = context.subtract(context.exp(step), 1)
         ratio = context.divide(
             context.multiply(rise, context.subtract(1, d)), context.multiply(d, context.add(rise, 2))
@@ -186,7 +186,7 @@ class GeometricRule(KeyRule):
     def _bounds(self, count: int, context: Context) -> tuple[Decimal, Decimal]:
         """pi(count) to within 10^(25 - prec), computed with 40 digits more."""
         wide = Context(prec=context.prec + 40, Emax=context.Emax, Emin=context.Emin, traps=[])
-        step, d = _decimal(self.epsilon / self.max_keys, wide), _decimal(self.per_key, wide)
+        step, d = decimal(self.epsilon / self.max_keys, wide), decimal(self.per_key, wide)
         rise = wide.subtract(wide.exp(step), 1)
         head, rest = min(count, self._turn), max(count - self._turn, 0)
         rising = wide.divide(wide.multiply(d, wide.subtract(wide.exp(wide.multiply(step, head)), 1)), rise)
@@ -218,7 +218,3 @@ def select_gaussian(counts: Integers, *, rho: Number, delta: Number, max_keys: i
     """Keep the keys whose count plus discrete Gaussian noise reaches the threshold: see `GaussianRule`."""
     rule = GaussianRule(total=positive("rho", rho), delta=probability("delta", delta), max_keys=max_keys)
     return rule.select(counts, rng)
-
-
-def _decimal(value: Fraction, context: Context) -> Decimal:
-    return context.divide(Decimal(value.numerator), Decimal(value.denominator))

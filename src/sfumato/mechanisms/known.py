@@ -35,14 +35,6 @@ class KnownNoise(Mechanism):
     def reserve(self) -> Charge:
         return Charge(self.max_groups)
 
-    @property
-    def least(self) -> Charge:
-        return self.reserve
-
-    @property
-    def error95(self) -> int:
-        return self.noise.half_width()
-
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
         noisy = exact + self.noise.sample(self._source(rng).stream(purpose="count"), len(keys))

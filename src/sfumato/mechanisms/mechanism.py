@@ -75,14 +75,14 @@ class Mechanism(ABC):
         """The most this can cost."""
 
     @property
-    @abstractmethod
     def least(self) -> Charge:
         """The least this can cost."""
+        return self.reserve
 
     @property
-    @abstractmethod
     def error95(self) -> int | None:
         """The half-width that holds with 95 % for one count; None where no count is released."""
+        return self.noise.half_width()
 
     @abstractmethod
     def release(self, exact: Any, rng: Rng, /) -> Release[Any]:

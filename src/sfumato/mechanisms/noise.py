@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words
+from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words, decimal
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -265,7 +265,7 @@ def _settled(uniform: Uniform, scale: Fraction) -> int:
 def _laplace_bounds(uniform: Uniform, scale: Fraction) -> tuple[Decimal, Decimal]:
     """Certain bounds of t, which falls as the uniform number rises."""
     context = uniform.context()
-    b = _decimal(scale, context)
+    b = decimal(scale, context)
     one_plus_a = context.add(1, context.exp(context.divide(-1, b)))
     top = context.subtract(context.multiply(uniform.bits + 1, context.ln(2)), context.ln(one_plus_a))
     # Six roundings of terms no larger than bits + 1, of half a unit in the last place each, times b.
@@ -282,14 +282,10 @@ class _Exponential:
     exponent: Fraction
 
     def bounds(self, context: Context) -> tuple[Decimal, Decimal]:
-        exponent = _decimal(self.exponent, context)
+        exponent = decimal(self.exponent, context)
         value = context.exp(exponent.copy_negate())
         slack = context.multiply(value, context.scaleb(context.add(1, exponent), 2 - context.prec))
         return context.subtract(value, slack), context.next_plus(context.add(value, slack))
-
-
-def _decimal(value: Fraction, context: Context) -> Decimal:
-    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 @lru_cache(maxsize=1024)

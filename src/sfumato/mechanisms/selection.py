@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.stream import Stream, Uniform
+from sfumato.mechanisms.stream import Stream, Uniform, decimal
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -54,8 +54,7 @@ class Scores:
 
     def decimal(self, runner: int, context: Context) -> tuple[Decimal, Decimal]:
         """One score, and a bound on its rounding error."""
-        product = self.rate * (int(self.counts[runner]) - self.reference)
-        score = context.divide(Decimal(product.numerator), Decimal(product.denominator))
+        score = decimal(self.rate * (int(self.counts[runner]) - self.reference), context)
         log = context.ln(1 if self.divisors is None else int(self.divisors[runner]))
         size = context.add(context.add(1, score.copy_abs()), log)
         return context.subtract(score, log), context.scaleb(size, 2 - context.prec)

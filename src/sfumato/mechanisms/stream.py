@@ -93,6 +93,11 @@ class Uniform:
             self.reveal()
 
 
+def decimal(value: Fraction, context: Context) -> Decimal:
+    """A fraction in decimal arithmetic, rounded once."""
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
 def context(**fields: Field) -> bytes:
     """Encode named fields as bytes, injectively: different fields or values give different bytes.
 

@@ -50,14 +50,6 @@ class UnknownNoise(Mechanism):
         return UNIT + CALL
 
     @property
-    def least(self) -> Charge:
-        return self.reserve
-
-    @property
-    def error95(self) -> int:
-        return self.noise.half_width()
-
-    @property
     def gap(self) -> int:
         """How far the threshold stands above the first count that is out of sight: T of the proof."""
         return _gap(self.noise, self.max_groups, self.delta) + self.tau - 1
