@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
+from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.accounting import NOTHING, Charge, Filter
-from sfumato.errors import BudgetExhausted, InvalidArgument, Refused
+from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, Refused
 
 amounts = st.fractions(min_value=0, max_value=100, max_denominator=50)
 charges = st.builds(Charge, amounts, amounts)
@@ -73,6 +76,40 @@ def test_a_charge_is_a_number(value):
         Charge(1, value)
 
 
+@pytest.mark.parametrize("serial", [None, [], "x", {"information": "1e99999999", "calls": "0"}], ids=str)
+def test_what_is_no_serial_form_is_refused_at_once(serial):
+    with pytest.raises(InvalidArgument):
+        Charge.from_dict(serial)
+
+
+BEYOND = [Decimal("sNaN"), Decimal("NaN"), Decimal("1e-99999999"), Fraction(1, 10**5000)]
+
+
+@pytest.mark.parametrize("value", BEYOND, ids=["sNaN", "NaN", "exponent", "denominator"])
+def test_numbers_beyond_computing_are_refused_at_once(value):
+    with pytest.raises(InvalidArgument, match=r"^information: "):
+        Charge(value)
+
+
+def test_numpy_numbers_become_exact():
+    assert Charge(np.int64(3)).information.numerator.bit_length() == 2
+
+
+def test_a_charge_is_compared_with_charges_only():
+    for operation in (lambda: Charge(1) + 1, lambda: Charge(1) - 1, lambda: Charge(1) < 1):
+        with pytest.raises(TypeError):
+            operation()
+
+
+ERRORS = [InvalidArgument("k", "bad"), ConfigError("a.b", "bad"), BudgetExhausted(Charge(2), Charge(1))]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_travel_between_processes(error):
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert (type(again), str(again)) == (type(error), str(error))
+
+
 def test_charges_read_well():
     assert str(Charge(21, 1)) == "21 units and 1 call"
     assert str(Charge(1)) == "1 unit and 0 calls"
@@ -105,6 +142,16 @@ def test_nothing_gives_budget_back(charge):
     for step in (Filter(Charge(10, 10)).fits, Filter(Charge(10, 10)).spend):
         with pytest.raises(InvalidArgument, match=r"^charge: "):
             step(charge)
+    with pytest.raises(InvalidArgument, match=r"^spent: "):
+        Filter(Charge(1), charge)
+
+
+@pytest.mark.parametrize("charge", [5, None, "3 units"])
+def test_a_filter_takes_charges(charge):
+    with pytest.raises(InvalidArgument, match=r"^charge: must be a Charge"):
+        Filter(Charge(10)).fits(charge)
+    with pytest.raises(InvalidArgument, match=r"^cap: must be a Charge"):
+        Filter(charge)
 
 
 def test_a_filter_states_the_guarantee_of_its_cap_however_much_is_spent():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event, pld, rdp
@@ -239,3 +240,42 @@ def test_discrete_gaussian_is_what_dp_accounting_says(sigma):
     exact = pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
     for at in (0.01, 0.05, 0.5, 1.0, 2.0):
         assert exact.get_delta_for_epsilon(at) <= zcdp_delta(1 / (2 * sigma**2), at) + 1e-9
+
+
+def high_precision_optimum(bound) -> mpmath.mpf:
+    """The least value of a bound over alpha > 1, by a search with 60 digits."""
+    low, high = mpmath.mpf(-30), mpmath.mpf(60)
+    for _ in range(300):
+        left, right = low + (high - low) * mpmath.mpf("0.382"), low + (high - low) * mpmath.mpf("0.618")
+        low, high = (low, right) if bound(1 + mpmath.exp(left)) < bound(1 + mpmath.exp(right)) else (left, high)
+    return bound(1 + mpmath.exp((low + high) / 2))
+
+
+@pytest.mark.parametrize(("rho", "delta"), [(0.01, 1e-9), (8.4375, 4e-9), (1e4, 1e-6), (0.5, 0.999), (1e-5, 1e-200)])
+def test_epsilon_is_the_optimum_rounded_up(rho, delta):
+    with mpmath.workdps(60):
+        optimum = high_precision_optimum(
+            lambda a: a * rho + (a * mpmath.log(1 - 1 / a) - mpmath.log(a - 1) - mpmath.log(delta)) / (a - 1)
+        )
+        assert max(optimum, 0) <= zcdp_epsilon(rho, delta) <= max(optimum * (1 + mpmath.mpf(10) ** -12), 0)
+
+
+@pytest.mark.parametrize(("rho", "at"), [(0.01, 1), (8.4375, 30), (1e4, 12_000), (1e20, 1e20 + 2e11), (1e30, 1e30)])
+def test_delta_is_the_optimum_rounded_up(rho, at):
+    with mpmath.workdps(60):
+        r, e = mpmath.mpf(rho), mpmath.mpf(at)
+        optimum = mpmath.exp(
+            high_precision_optimum(lambda a: (a - 1) * (a * r - e) + a * mpmath.log(1 - 1 / a) - mpmath.log(a - 1))
+        )
+        assert min(optimum, 1) <= zcdp_delta(rho, at) <= min(optimum * (1 + mpmath.mpf(10) ** -3), 1)
+
+
+@pytest.mark.parametrize(("target", "delta"), [(1e-200, 0.1), (1e-200, 1e-250), (1e-12, 1e-6), (1e12, 1e-6)])
+def test_the_search_for_rho_ends(target, delta):
+    for conversion in ("optimal", "bun-steinke"):
+        assert zcdp_epsilon(zcdp_rho(target, delta, conversion), delta, conversion) <= target
+
+
+def test_an_unknown_conversion_is_refused_by_name():
+    with pytest.raises(InvalidArgument, match=r"^conversion: must be one of"):
+        zcdp_epsilon(1, 0.1, "magic")

@@ -24,6 +24,7 @@ from sfumato.mechanisms import (
     select_geometric,
     select_laplace,
 )
+from sfumato.mechanisms.noise import CERTAIN
 
 EPSILON = Fraction(math.log(3) / 2)
 DELTA = Fraction(1e-5)
@@ -49,6 +50,22 @@ def test_the_closed_form_is_the_recursion(epsilon, delta, max_keys):
     rule = GeometricRule(epsilon=Fraction(epsilon), delta=Fraction(delta), max_keys=max_keys)
     exact = recursion(float(rule.epsilon / max_keys), float(rule.per_key), 400)
     assert rule.probabilities(np.arange(401)) == pytest.approx(exact, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-9, 0.1), (1e-6, 0.01), (1e-11, 1e-9), (1.0, 0.5)])
+def test_no_step_of_the_float_probabilities_breaks_the_guarantee(epsilon, delta):
+    """d / epsilon may be huge: what a cancellation loses there must not decide a key."""
+    rule = GeometricRule(epsilon=Fraction(epsilon), delta=Fraction(delta), max_keys=1)
+    counts = np.unique(np.concatenate([np.arange(3000), rule._turn + np.arange(-2, 3000)]))
+    counts = counts[counts >= 0]
+    pi = rule.probabilities(counts)
+    for i in range(len(counts) - 1):
+        if counts[i + 1] == counts[i] + 1:
+            assert pi[i + 1] <= math.exp(epsilon) * pi[i] + delta + CERTAIN
+            assert 1 - pi[i] <= math.exp(epsilon) * (1 - pi[i + 1]) + delta + CERTAIN
+    for count in (1, 3, rule._turn, rule._turn + 1, rule._turn + 40):
+        low, _ = rule._bounds(count, Context(prec=60))
+        assert abs(min(float(low), 1.0) - float(rule.probabilities(np.array([count]))[0])) < CERTAIN / 4
 
 
 @given(st.integers(1, 300))
@@ -183,9 +200,9 @@ def test_bad_arguments_are_refused_by_name(name, argument, value):
 
 
 def test_noise_that_cannot_be_drawn_is_refused():
-    for name in ("laplace", "gaussian"):
+    for name, budget in (("laplace", "epsilon"), ("geometric", "epsilon"), ("gaussian", "rho")):
         select, arguments = RULES[name]
-        with pytest.raises(InvalidArgument, match=r"^max_keys: asks for noise that cannot be drawn"):
+        with pytest.raises(InvalidArgument, match=rf"^{budget}: asks for noise that cannot be drawn"):
             select(
                 np.array([3]),
                 **(dict.fromkeys(arguments, 1e-60) | {"delta": 0.1}),

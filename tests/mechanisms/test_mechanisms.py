@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import decimal
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from fractions import Fraction
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from contracts.mechanism import MechanismContract, UnknownDomainContract, keyed
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import (
+    MECHANISMS,
     DiscreteGaussian,
     DiscreteLaplace,
     KnownGaussian,
@@ -27,6 +31,7 @@ from sfumato.mechanisms import (
     known_gaussian,
     known_gumbel,
     known_laplace,
+    measure_count,
     noise,
     reserve_for,
     select_geometric,
@@ -260,12 +265,96 @@ def test_the_cutoff_range_is_fixed_even_on_an_empty_table():
 
 
 def test_keys_of_any_type():
-    mixed = {None: 5, 3: 5, "3": 5, ("a", 1): 5, 2.5: 5, b"x": 5, frozenset({1}): 5}
+    aware, naive = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)
+    plain = [
+        None,
+        3,
+        "3",
+        ("a", 1),
+        ("a", None),
+        2.5,
+        b"x",
+        Decimal("1.5"),
+        date(2026, 1, 1),
+        aware,
+        naive,
+        UUID(int=5),
+    ]
+    mixed = dict.fromkeys([*plain, np.float64(7.5), np.str_("y"), np.True_], 5)
     once = known_laplace(mixed, epsilon=1, max_groups=1, rng=keyed(b"b"))
     again = known_laplace(dict(reversed(mixed.items())), epsilon=1, max_groups=1, rng=keyed(b"b"))
     assert once == again
-    tuples = [(("a", 1), 9), (("a", 2), 9), (("b", 0), 9)]
-    assert unknown_gumbel(tuples, k=1, epsilon=1, delta=0.5, rng=Rng.system()).reserve == Charge(3, 1)
+    for ordered in (
+        [("a", 1), ("a", 2), ("b", 0)],
+        [9.0, 10.0],
+        [np.int64(9), np.int64(10)],
+        [Decimal(9), Decimal(10)],
+        [naive, datetime(2026, 1, 2)],
+    ):
+        rows = [(key, 9) for key in ordered]
+        assert unknown_gumbel(rows, k=1, epsilon=1, delta=0.5, rng=Rng.system()).reserve == Charge(3, 1)
+        with pytest.raises(InvalidArgument, match=r"^rows: must be in order"):
+            unknown_gumbel(rows[::-1], k=1, epsilon=1, delta=0.5, rng=Rng.system())
+
+
+UNSURE = [object(), frozenset({1}), float("nan"), 1j, len, ("a", float("nan"))]
+
+
+@pytest.mark.parametrize("key", UNSURE, ids=lambda key: type(key).__name__)
+def test_keys_without_a_sure_order_are_refused_whether_there_are_ties_or_not(key):
+    for call in (
+        lambda: known_laplace({key: 1, "a": 2}, epsilon=1, max_groups=1, rng=Rng.system()),
+        lambda: unknown_gumbel([("a", 5), (key, 1)], k=1, epsilon=1, delta=0.5, rng=Rng.system()),
+        lambda: unknown_laplace([(key, 1)], epsilon=1, delta=0.5, max_groups=1, rng=Rng.system()),
+    ):
+        with pytest.raises(InvalidArgument, match="has no order that is sure"):
+            call()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int64, np.uint64])
+@pytest.mark.parametrize("name", ["tau", "k", "max_groups", "limit", "max_k", "epsilon"])
+def test_numpy_numbers_are_the_numbers_they_look_like(kind, name):
+    """A uint8 that doubles past 255, or an int64 that is shifted by 128, would take the noise away."""
+    for mechanism, arguments in {
+        "known_laplace": {"epsilon": 1, "max_groups": 100, "tau": 100, "k": 3},
+        "known_gumbel": {"epsilon": 1, "tau": 100, "k": 3},
+        "unknown_laplace": {"epsilon": 1, "delta": 0.1, "max_groups": 2, "tau": 100, "k": 3, "limit": 30},
+        "unknown_gumbel": {"epsilon": 1, "delta": 0.1, "tau": 100, "k": 3, "max_k": 9, "limit": 30},
+    }.items():
+        if name in arguments:
+            plain = MECHANISMS[mechanism].of(**arguments)
+            odd = MECHANISMS[mechanism].of(**(arguments | {name: kind(arguments[name])}))
+            assert odd == plain
+            assert odd.noise == plain.noise
+            assert odd.fingerprint() == plain.fingerprint()
+            assert type(getattr(odd, name)) is type(getattr(plain, name))
+
+
+def test_records_are_exact_however_they_are_made():
+    assert KnownLaplace(epsilon=0.15, max_groups=1).noise.scale == 2 / Fraction(0.15)
+    with pytest.raises(InvalidArgument, match=r"^epsilon: "):
+        KnownLaplace(epsilon="1", max_groups=1)
+
+
+@pytest.mark.parametrize("rng", [None, "system", Rng, np.random.default_rng(1), 7], ids=lambda rng: type(rng).__name__)
+def test_no_other_generator_stands_in_for_ours(rng):
+    for call in (
+        lambda: known_laplace({"a": 1}, epsilon=1, max_groups=1, rng=rng),
+        lambda: unknown_gumbel(ROWS, k=1, epsilon=1, delta=0.1, rng=rng),
+        lambda: select_geometric(np.array([1]), epsilon=1, delta=0.1, max_keys=1, rng=rng),
+        lambda: measure_count(1, epsilon=1, rng=rng),
+    ):
+        with pytest.raises(InvalidArgument, match=r"^rng: "):
+            call()
+
+
+NOT_ROWS = [None, 5, "ab", {"a": 1}, {("a", 1)}, iter(ROWS)]
+
+
+@pytest.mark.parametrize("rows", NOT_ROWS, ids=lambda rows: type(rows).__name__)
+def test_rows_are_a_list(rows):
+    with pytest.raises(InvalidArgument, match=r"^rows: must be a list of pairs"):
+        unknown_gumbel(rows, k=1, epsilon=1, delta=0.1, rng=Rng.system())
 
 
 def test_numpy_counts_are_integers_too():
@@ -292,6 +381,9 @@ def test_nothing_depends_on_the_decimal_context_of_the_caller(monkeypatch):
     expected = everything()
     with decimal.localcontext(prec=2, traps=[decimal.Inexact, decimal.Rounded]):
         assert everything() == expected
+    monkeypatch.setitem(decimal.DefaultContext.traps, decimal.Inexact, True)
+    monkeypatch.setattr(decimal.DefaultContext, "rounding", decimal.ROUND_UP)
+    assert everything() == expected
 
 
 def test_a_list_longer_than_max_k_is_refused():

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ChosenStream
+from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, noise
 from sfumato.mechanisms.stream import Stream
 
@@ -93,6 +94,24 @@ def test_a_uniform_of_many_zero_bits_is_a_large_draw():
     stream = ChosenStream({0: {0: 0}, 1: {0: 0}, 2: {0: 2**63}, 3: {0: 0}})
     expected = math.floor(10 * ((63 + 64 + 1) * math.log(2) + math.log(2 / (1 + math.exp(-0.1)))))
     assert DiscreteLaplace(Fraction(10)).sample(stream, 1).tolist() == [expected]
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 50), Fraction(2), Fraction(1600, 9), Fraction(10**7)])
+def test_gaussian_draws_are_the_formula_of_their_words(variance):
+    """Candidate c from word 2c, accepted by word 2c + 1, both with the digits of three lanes."""
+    t, drawn = math.isqrt(math.floor(variance)) + 1, []
+    lanes = [STREAM.words(lane, 0, 800) for lane in range(3)]
+    for c in range(400):
+        value, chance = ([int(lane[2 * c + i]) for lane in lanes] for i in (0, 1))
+        magnitude = int(mpmath.floor(oracle_t(Fraction(t), value)))
+        with mpmath.workdps(100):
+            sigma_squared = mpmath.mpf(variance.numerator) / variance.denominator
+            bar = mpmath.exp(-((magnitude - sigma_squared / t) ** 2) / (2 * sigma_squared))
+            uniform = sum(mpmath.mpf(word) / mpmath.mpf(2) ** (64 * (i + 1)) for i, word in enumerate(chance))
+        if uniform < bar:
+            drawn.append(-magnitude if value[0] >> 63 else magnitude)
+    assert len(drawn) > 150
+    assert DiscreteGaussian(variance).sample(STREAM, len(drawn)).tolist() == drawn
 
 
 @pytest.mark.parametrize("variance", [5, 9, 10, 11, 13, 15])
@@ -184,6 +203,27 @@ def test_sums_and_integrals_meet_where_one_takes_over(monkeypatch):
         assert value * (1 - 1e-12) <= bound
     assert smooth[2] == pytest.approx(summed[2], rel=1e-6)
     assert smooth[4] == pytest.approx(summed[4], rel=1e-6)
+
+
+@pytest.mark.parametrize("variance", [2**24, 2**40])
+def test_tails_below_zero_are_rounded_up_too(variance):
+    at_zero = 0.5 + 0.5 / math.sqrt(2 * math.pi * variance)
+    law = DiscreteGaussian(Fraction(variance))
+    assert at_zero <= law.tail(0) <= 1
+    assert law.tail(0) <= law.tail(-1) <= law.tail(-5000) <= 1
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 1.5, -1, float("nan")])
+def test_a_confidence_is_a_share(confidence):
+    with pytest.raises(InvalidArgument, match=r"^confidence: "):
+        DiscreteLaplace(Fraction(3)).half_width(confidence)
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize("parameter", ["3", None, 0, -1, float("nan"), Fraction(10) ** 400, Fraction(1, 10**400)])
+def test_laws_refuse_what_they_cannot_draw(law, parameter):
+    with pytest.raises(InvalidArgument, match=r"^(scale|sigma_squared): "):
+        law(parameter)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)

@@ -82,7 +82,22 @@ def test_the_encoding_is_frozen():
     )
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": 1}, object(), {1}])
+def test_bytes_are_bytes_and_not_lists_of_numbers():
+    assert context(x=bytearray(b"ab")) == context(x=b"ab") != context(x=[97, 98])
+
+
+def test_words_are_in_the_byte_order_of_the_machine():
+    words = Stream(KEY).words(0, 0, 4)
+    assert words.dtype.isnative
+    assert words.view(np.int64).tolist() == [int(word) - 2**64 * (int(word) >> 63) for word in words]
+
+
+ENDLESS: list = []
+ENDLESS.append(ENDLESS)
+UNENCODABLE = [float("nan"), float("inf"), {"a": 1}, object(), {1}, ENDLESS, 10**5000]
+
+
+@pytest.mark.parametrize("value", UNENCODABLE, ids=lambda value: type(value).__name__)
 def test_what_cannot_be_encoded_is_refused_by_name(value):
     with pytest.raises(InvalidArgument, match=r"^nonce: "):
         context(nonce=value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -33,12 +35,18 @@ class Charge:
         object.__setattr__(self, "calls", rational("calls", calls))
 
     def __add__(self, other: Charge) -> Charge:
+        if not isinstance(other, Charge):
+            return NotImplemented
         return Charge(self.information + other.information, self.calls + other.calls)
 
     def __sub__(self, other: Charge) -> Charge:
+        if not isinstance(other, Charge):
+            return NotImplemented
         return Charge(self.information - other.information, self.calls - other.calls)
 
     def __le__(self, other: Charge) -> bool:
+        if not isinstance(other, Charge):
+            return NotImplemented
         return self.information <= other.information and self.calls <= other.calls
 
     def __lt__(self, other: Charge) -> bool:
@@ -64,9 +72,9 @@ class Charge:
         return {"information": str(self.information), "calls": str(self.calls)}
 
     @classmethod
-    def from_dict(cls, serial: dict[str, str]) -> Charge:
+    def from_dict(cls, serial: Mapping[str, str]) -> Charge:
         """The inverse of `to_dict`, which refuses anything `to_dict` would not write."""
-        if set(serial) != {"information", "calls"} or not all(isinstance(text, str) for text in serial.values()):
+        if not isinstance(serial, Mapping) or set(serial) != {"information", "calls"}:
             raise InvalidArgument("charge", "must hold exactly 'information' and 'calls', as text")
         return cls(_parse("information", serial["information"]), _parse("calls", serial["calls"]))
 
@@ -79,10 +87,9 @@ def _counted(amount: Fraction, noun: str) -> str:
 
 
 def _parse(name: str, text: str) -> Fraction:
-    try:
-        amount = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidArgument(name, "must be an exact number such as '21' or '3/2'") from None
+    if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,300}(/[1-9][0-9]{0,299})?", text):
+        raise InvalidArgument(name, "must be an exact number as text, such as '21' or '3/2'")
+    amount = Fraction(text)
     if str(amount) != text:
         raise InvalidArgument(name, "must be written in lowest terms, such as '21' or '3/2'")
     return amount

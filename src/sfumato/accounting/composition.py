@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from sfumato.accounting.numbers import Number, positive, probability, rational
 from sfumato.errors import InvalidArgument
@@ -19,9 +20,10 @@ from sfumato.errors import InvalidArgument
 Method = Literal["tight", "theorem2"]
 Conversion = Literal["optimal", "bun-steinke"]
 
-# Floats that state a guarantee are pushed up by this much, more than their evaluation can be off.
-ROUND_UP = 1 + 2.0**-45
 MAX_UNITS = 2**62
+
+# Guarantees are evaluated with fifty digits, at an alpha that floats have found, and rounded up to a float.
+_DIGITS = Context(prec=50, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 
 
 def epsilon(
@@ -51,7 +53,7 @@ def epsilon(
     step = positive("epsilon_per", epsilon_per)
     spare = _spare_delta(_not_negative("calls", calls), delta_per, probability("delta", delta), per_call)
     bound = zcdp_epsilon(units * step**2 / 8, spare, conversion)
-    return min(bound, float(units * step) * ROUND_UP) if pure else bound
+    return min(bound, _up(_decimal(units * step))) if pure else bound
 
 
 _epsilon_of_cap = epsilon
@@ -82,21 +84,27 @@ def zcdp_epsilon(rho: Number, delta: Number, conversion: Conversion = "optimal")
     "optimal" minimises, over alpha > 1, the bound of Canonne, Kamath and Steinke (2020); each alpha gives a
     valid epsilon, so the search need not be exact. "bun-steinke" is rho + 2 sqrt(rho ln(1 / delta)).
     """
-    r = float(_not_negative("rho", rho))
-    log_delta = _log(probability("delta", delta))
-    if r == 0:
+    exact, spare = _not_negative("rho", rho), probability("delta", delta)
+    if conversion not in get_args(Conversion):
+        raise InvalidArgument("conversion", f"must be one of {', '.join(map(repr, get_args(Conversion)))}")
+    if exact == 0:
         return 0.0
+    r, log_delta = _decimal(exact), _DIGITS.ln(_decimal(spare))
     if conversion == "bun-steinke":
-        return (r + 2 * math.sqrt(-r * log_delta)) * ROUND_UP
-    return max(0.0, _minimum(lambda alpha: _renyi_epsilon(r, log_delta, alpha))) * ROUND_UP
+        return _up(_DIGITS.add(r, _DIGITS.multiply(2, _DIGITS.sqrt(_DIGITS.multiply(r, log_delta.copy_negate())))))
+    floats = float(r), float(log_delta)
+    return max(0.0, _up(_renyi_epsilon(r, log_delta, _best(lambda alpha: _float_epsilon(*floats, alpha)))))
 
 
 def zcdp_delta(rho: Number, epsilon: Number) -> float:
     """The delta at which every rho-zCDP mechanism is (`epsilon`, delta)-DP (Canonne, Kamath, Steinke 2020)."""
-    r, e = float(_not_negative("rho", rho)), float(_not_negative("epsilon", epsilon))
-    if r == 0:
+    exact, target = _not_negative("rho", rho), _not_negative("epsilon", epsilon)
+    if exact == 0:
         return 0.0
-    return min(1.0, math.exp(_minimum(lambda alpha: _log_renyi_delta(r, e, alpha))) * ROUND_UP)
+    r, e = _decimal(exact), _decimal(target)
+    floats = float(r), float(e)
+    log_delta = _log_renyi_delta(r, e, _best(lambda alpha: _float_log_delta(*floats, alpha)))
+    return 1.0 if log_delta >= 0 else min(1.0, _up(_DIGITS.exp(log_delta)))
 
 
 def zcdp_rho(epsilon: Number, delta: Number, conversion: Conversion = "optimal") -> float:
@@ -105,8 +113,7 @@ def zcdp_rho(epsilon: Number, delta: Number, conversion: Conversion = "optimal")
     low, high = 0.0, 1.0
     while zcdp_epsilon(high, spare, conversion) <= target:
         low, high = high, 2 * high
-    while high - low > 2.0**-50 * high:
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if zcdp_epsilon(middle, spare, conversion) <= target else (low, middle)
     return low
 
@@ -137,7 +144,7 @@ def bounded_range_to_zcdp(epsilon: Number) -> Fraction:
 def _method(method: Method) -> tuple[int, Conversion]:
     """How often a call pays its delta_per, and how the rest converts."""
     methods: dict[Method, tuple[int, Conversion]] = {"tight": (1, "optimal"), "theorem2": (2, "bun-steinke")}
-    if method not in methods:
+    if not isinstance(method, str) or method not in methods:
         raise InvalidArgument("method", f"must be one of {', '.join(map(repr, methods))}")
     return methods[method]
 
@@ -159,16 +166,34 @@ def _not_negative(name: str, value: Number) -> Fraction:
     return exact
 
 
-def _renyi_epsilon(rho: float, log_delta: float, alpha: float) -> float:
+def _renyi_epsilon(rho: Decimal, log_delta: Decimal, alpha: Decimal) -> Decimal:
+    """alpha rho + (alpha ln(1 - 1/alpha) - ln(alpha - 1) - ln delta) / (alpha - 1)."""
+    less = _DIGITS.subtract(alpha, 1)
+    log_less = _DIGITS.ln(less)
+    share = _DIGITS.multiply(alpha, _DIGITS.subtract(log_less, _DIGITS.ln(alpha)))
+    rest = _DIGITS.subtract(_DIGITS.subtract(share, log_less), log_delta)
+    return _DIGITS.add(_DIGITS.multiply(alpha, rho), _DIGITS.divide(rest, less))
+
+
+def _log_renyi_delta(rho: Decimal, epsilon: Decimal, alpha: Decimal) -> Decimal:
+    """(alpha - 1)(alpha rho - epsilon) + alpha ln(1 - 1/alpha) - ln(alpha - 1)."""
+    less = _DIGITS.subtract(alpha, 1)
+    log_less = _DIGITS.ln(less)
+    share = _DIGITS.multiply(alpha, _DIGITS.subtract(log_less, _DIGITS.ln(alpha)))
+    gain = _DIGITS.multiply(less, _DIGITS.subtract(_DIGITS.multiply(alpha, rho), epsilon))
+    return _DIGITS.subtract(_DIGITS.add(gain, share), log_less)
+
+
+def _float_epsilon(rho: float, log_delta: float, alpha: float) -> float:
     return alpha * rho + (alpha * math.log1p(-1 / alpha) - math.log(alpha - 1) - log_delta) / (alpha - 1)
 
 
-def _log_renyi_delta(rho: float, epsilon: float, alpha: float) -> float:
+def _float_log_delta(rho: float, epsilon: float, alpha: float) -> float:
     return (alpha - 1) * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
 
 
-def _minimum(bound: Callable[[float], float]) -> float:
-    """The least value of `bound` over alpha > 1, by golden section on ln(alpha - 1)."""
+def _best(bound: Callable[[float], float]) -> Decimal:
+    """The alpha > 1 at which `bound` is about least, by golden section on ln(alpha - 1)."""
     shrink = (math.sqrt(5) - 1) / 2
     low, high = -30.0, 60.0
     left, right = high - shrink * (high - low), low + shrink * (high - low)
@@ -182,7 +207,16 @@ def _minimum(bound: Callable[[float], float]) -> float:
             low, left, at_left = left, right, at_right
             right = low + shrink * (high - low)
             at_right = bound(1 + math.exp(right))
-    return min(at_left, at_right)
+    return Decimal(1 + math.exp(left if at_left < at_right else right))
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return _DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _up(value: Decimal) -> float:
+    """The next float above, which fifty digits cannot have missed."""
+    return math.nextafter(float(value), math.inf) if value else 0.0
 
 
 def _largest(fits: Callable[[int], bool]) -> int:
@@ -197,7 +231,3 @@ def _largest(fits: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _log(value: Fraction) -> float:
-    return math.log(value.numerator) - math.log(value.denominator)

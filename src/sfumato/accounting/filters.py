@@ -27,6 +27,10 @@ class Filter:
     cap: Charge
     spent: Charge = NOTHING
 
+    def __post_init__(self) -> None:
+        _checked(self.cap, "cap")
+        _checked(self.spent, "spent")
+
     @property
     def left(self) -> Charge:
         return self.cap - self.spent
@@ -54,7 +58,9 @@ class Filter:
         return epsilon(self.cap.information, self.cap.calls, epsilon_per, delta_per, delta, method, pure=pure)
 
 
-def _checked(charge: Charge) -> Charge:
+def _checked(charge: Charge, name: str = "charge") -> Charge:
+    if not isinstance(charge, Charge):
+        raise InvalidArgument(name, f"must be a Charge, not {type(charge).__name__}")
     if not charge >= NOTHING:
-        raise InvalidArgument("charge", "must not be negative: nothing gives budget back")
+        raise InvalidArgument(name, "must not be negative: nothing gives budget back")
     return charge

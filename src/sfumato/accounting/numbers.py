@@ -13,17 +13,22 @@ from sfumato.errors import InvalidArgument
 Number: TypeAlias = int | float | Fraction | Decimal
 
 LARGEST_BITS = 200
+FINEST_BITS = 2000
 
 
 def rational(name: str, value: Number) -> Fraction:
     """`value` as an exact Fraction; a float counts at its exact binary value."""
     if isinstance(value, bool) or not isinstance(value, int | Fraction | float | Decimal | Rational):
         raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
-    if isinstance(value, float | Decimal) and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise InvalidArgument(name, "must be finite, not NaN or infinite")
-    exact = value if type(value) is Fraction else Fraction(value)
+    if isinstance(value, Decimal):
+        _check_decimal(name, value)
+    exact = value if type(value) is Fraction else _fraction(value)
     if exact.numerator.bit_length() - exact.denominator.bit_length() > LARGEST_BITS:
         raise InvalidArgument(name, "is too large to compute with")
+    if exact.denominator.bit_length() > FINEST_BITS:
+        raise InvalidArgument(name, "has more digits than can be computed with")
     return exact
 
 
@@ -40,7 +45,7 @@ def positive(name: str, value: Number, *, at_most: int | Fraction | None = None)
 def probability(name: str, value: Number) -> Fraction:
     """`value` as an exact Fraction strictly between 0 and 1, and large enough for a float to hold."""
     exact = rational(name, value)
-    if not 0 < exact < 1:
+    if not 0 < exact < 1 or float(exact) == 1:
         raise InvalidArgument(name, "must lie strictly between 0 and 1")
     if exact < Fraction(1, 2**900):
         raise InvalidArgument(name, "is too small to compute with; use at least 1e-270")
@@ -56,3 +61,17 @@ def whole(name: str, value: int, *, at_least: int = 0, at_most: int | None = Non
     if at_most is not None and value > at_most:
         raise InvalidArgument(name, f"must be at most {at_most}")
     return int(value)
+
+
+def _fraction(value: int | float | Decimal | Rational) -> Fraction:
+    """Exactly, and with Python's own integers inside: a numpy integer would overflow later."""
+    if isinstance(value, float | Decimal):
+        return Fraction(value)
+    return Fraction(int(value.numerator), int(value.denominator))
+
+
+def _check_decimal(name: str, value: Decimal) -> None:
+    if not value.is_finite():
+        raise InvalidArgument(name, "must be finite, not NaN or infinite")
+    if abs(value.adjusted()) > FINEST_BITS // 4:
+        raise InvalidArgument(name, "has more digits than can be computed with")

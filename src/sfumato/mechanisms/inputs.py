@@ -5,11 +5,14 @@ Messages never quote a key or a count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from itertools import compress
 from operator import lt
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -19,7 +22,7 @@ from sfumato.mechanisms.release import K
 
 MAX_COUNT = 2**53
 
-_ORDERED_TYPES = frozenset({str, bytes, int, bool, date, datetime})
+_ORDERED_TYPES = frozenset({str, bytes, int, bool, date})
 
 
 def known_domain(counts: Mapping[K, int]) -> tuple[list[K], Integers]:
@@ -32,13 +35,15 @@ def known_domain(counts: Mapping[K, int]) -> tuple[list[K], Integers]:
         raise InvalidArgument("counts", f"must map every item of the domain to its count, not {type(counts).__name__}")
     if not counts:
         raise InvalidArgument("counts", "must hold every item of the known domain, zeros included; it is empty")
-    places = dict(zip(counts, canonical(counts), strict=True))
+    places = dict(zip(counts, canonical(counts, "counts"), strict=True))
     keys = sorted(counts, key=places.__getitem__)
     return keys, exact_counts("counts", [counts[key] for key in keys])
 
 
 def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Integers]:
     """Keys and counts of the top rows, largest first, then by key; the counts zero-padded to limit + 1."""
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        raise InvalidArgument("rows", f"must be a list of pairs of an item and its count, not {type(rows).__name__}")
     if len(rows) > limit + 1:
         raise InvalidArgument("rows", f"must be at most limit + 1 = {limit + 1} rows; ask the engine for no more")
     table = _table(rows)
@@ -56,6 +61,8 @@ def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Int
 
 def exact_counts(name: str, counts: Sequence[int] | Integers) -> Integers:
     """Counts as an int64 array; anything but non-negative integers is refused."""
+    if not isinstance(counts, Sequence | np.ndarray):
+        raise InvalidArgument(name, f"must be a list or an array of counts, not {type(counts).__name__}")
     try:
         array = np.asarray(counts) if len(counts) else np.zeros(0, np.int64)
     except (ValueError, OverflowError):
@@ -67,21 +74,34 @@ def exact_counts(name: str, counts: Sequence[int] | Integers) -> Integers:
     return array.astype(np.int64)
 
 
-def canonical(keys: Collection[Any]) -> Sequence[Any]:
-    """Sort keys, one for each key, that put any set of keys into one order, however they came."""
+def canonical(keys: Collection[Any], name: str = "rows") -> Sequence[Any]:
+    """Sort keys, one for each key, that put any set of keys into one order, however they came.
+
+    Only types whose order is a function of their value are taken; the others are refused whatever the data is.
+    """
     kinds = set(map(type, keys))
     if len(kinds) == 1 and kinds <= _ORDERED_TYPES:
         return tuple(keys)
-    return [_tagged(key) for key in keys]
+    return [_tagged(key, name) for key in keys]
 
 
-def _tagged(key: Any) -> Any:
-    """By type first; tuples part by part; what has no sure order of its own, by its text."""
-    if type(key) is tuple:
-        return "tuple", tuple(map(_tagged, key))
-    if type(key) in _ORDERED_TYPES:
-        return type(key).__name__, key
-    return type(key).__name__, repr(key)
+def _tagged(key: Any, name: str) -> Any:
+    """By type first, then by value; tuples part by part."""
+    if isinstance(key, np.generic):
+        key = key.item()
+    kind = type(key)
+    if kind is tuple:
+        return "tuple", tuple(_tagged(part, name) for part in key)
+    if kind in _ORDERED_TYPES:
+        return kind.__name__, key
+    if (kind is float and not math.isnan(key)) or (kind is Decimal and not key.is_nan()):
+        return kind.__name__, key
+    if kind is datetime:
+        return "datetime", key.tzinfo is not None, key
+    if kind is UUID or key is None:
+        return kind.__name__, str(key)
+    wanted = "text, bytes, whole or other numbers (not NaN), booleans, dates, UUIDs, None, or tuples of these"
+    raise InvalidArgument(name, f"items must be {wanted}; {kind.__name__} has no order that is sure")
 
 
 def _table(rows: Sequence[tuple[K, int]]) -> dict[K, int]:

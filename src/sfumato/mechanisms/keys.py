@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.numbers import Number, positive, probability, whole
+from sfumato.accounting.numbers import Number, positive, probability, rational, whole
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.mechanism import MAX_EPSILON
 from sfumato.mechanisms.noise import (
@@ -29,8 +29,8 @@ from sfumato.mechanisms.noise import (
     Noise,
     blamed_on,
 )
-from sfumato.mechanisms.random import Rng
-from sfumato.mechanisms.stream import Stream, Uniform, decimal
+from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.stream import Stream, Uniform, decimal, digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class KeyRule(ABC):
     max_keys: int
 
     def __post_init__(self) -> None:
-        probability("delta", self.delta)
-        whole("max_keys", self.max_keys, at_least=1, at_most=2**40)
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+        object.__setattr__(self, "max_keys", whole("max_keys", self.max_keys, at_least=1, at_most=2**40))
 
     @property
     @abstractmethod
@@ -76,11 +76,6 @@ class KeyRule(ABC):
 class ThresholdRule(KeyRule):
     """Keep a key iff its noisy count reaches a threshold; the noisy counts of the kept keys are free."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        with blamed_on("max_keys"):
-            self.noise  # noqa: B018
-
     @property
     @abstractmethod
     def noise(self) -> Noise:
@@ -93,7 +88,7 @@ class ThresholdRule(KeyRule):
 
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         exact = exact_counts("counts", counts)
-        stream = rng.stream(
+        stream = checked_source(rng).stream(
             rule=type(self).__name__, parameter=self.noise.parameter, delta=self.delta, max_keys=self.max_keys
         )
         noisy = exact + self.noise.sample(stream, len(exact))
@@ -109,6 +104,10 @@ class LaplaceRule(ThresholdRule):
     """
 
     epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", _step_in_range(self.epsilon, self.max_keys))
 
     @property
     def noise(self) -> Noise:
@@ -127,6 +126,12 @@ class GaussianRule(ThresholdRule):
     """
 
     total: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "total", positive("rho", self.total))
+        with blamed_on("rho"):
+            self.noise  # noqa: B018
 
     @property
     def noise(self) -> Noise:
@@ -148,13 +153,19 @@ class GeometricRule(KeyRule):
 
     epsilon: Fraction
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", _step_in_range(self.epsilon, self.max_keys))
+
     @property
     def rho(self) -> Fraction:
         return self.epsilon**2 / (2 * self.max_keys)
 
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         exact = exact_counts("counts", counts)
-        stream = rng.stream(rule="GeometricRule", epsilon=self.epsilon, delta=self.delta, max_keys=self.max_keys)
+        stream = checked_source(rng).stream(
+            rule="GeometricRule", epsilon=self.epsilon, delta=self.delta, max_keys=self.max_keys
+        )
         excess = stream.words(0, 0, len(exact)) * 2.0**-64 - self.probabilities(exact)
         kept = excess < 0
         for i in np.flatnonzero((np.abs(excess) < CERTAIN) & (exact > 0)):
@@ -165,14 +176,15 @@ class GeometricRule(KeyRule):
         """pi(n) in float64."""
         step, d, turn = float(self.epsilon / self.max_keys), float(self.per_key), self._turn
         rising = d * np.expm1(step * np.minimum(counts, turn)) / math.expm1(step)
-        missing, fall = 1 - rising, np.exp(-step * np.maximum(counts - turn, 0))
-        missing = missing * fall - d * (1 - fall) / math.expm1(step)
+        beyond = -step * np.maximum(counts - turn, 0)
+        # expm1, not 1 - exp: d / step may be large, and would blow up what 1 - exp loses.
+        missing = (1 - rising) * np.exp(beyond) + d * np.expm1(beyond) / math.expm1(step)
         return np.clip(1 - missing, 0, 1)
 
     @cached_property
     def _turn(self) -> int:
         """Up to this n the first formula is the smallest: as long as pi(n-1) <= (1 - d) / (1 + exp(e))."""
-        context = Context(prec=60)
+        context = digits(60)
         step, d = decimal(self.epsilon / self.max_keys, context), decimal(self.per_key, context)
         rise = context.subtract(context.exp(step), 1)
         ratio = context.divide(
@@ -185,7 +197,7 @@ class GeometricRule(KeyRule):
 
     def _bounds(self, count: int, context: Context) -> tuple[Decimal, Decimal]:
         """pi(count) to within 10^(25 - prec), computed with 40 digits more."""
-        wide = Context(prec=context.prec + 40, Emax=context.Emax, Emin=context.Emin, traps=[])
+        wide = digits(context.prec + 40)
         step, d = decimal(self.epsilon / self.max_keys, wide), decimal(self.per_key, wide)
         rise = wide.subtract(wide.exp(step), 1)
         head, rest = min(count, self._turn), max(count - self._turn, 0)
@@ -198,23 +210,27 @@ class GeometricRule(KeyRule):
         return wide.subtract(value, slack), wide.add(value, slack)
 
 
+def _step_in_range(epsilon: Fraction, max_keys: int) -> Fraction:
+    """An epsilon whose share a key, epsilon / max_keys, can be computed with: its noise has a scale within range."""
+    exact = positive("epsilon", epsilon, at_most=MAX_EPSILON)
+    with blamed_on("epsilon"):
+        DiscreteLaplace(max_keys / exact)
+    return exact
+
+
 def select_laplace(counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
     """Keep the keys whose count plus discrete Laplace noise reaches the threshold: see `LaplaceRule`."""
-    rule = LaplaceRule(
-        epsilon=positive("epsilon", epsilon, at_most=MAX_EPSILON), delta=probability("delta", delta), max_keys=max_keys
-    )
-    return rule.select(counts, rng)
+    exact, spare = rational("epsilon", epsilon), rational("delta", delta)
+    return LaplaceRule(epsilon=exact, delta=spare, max_keys=max_keys).select(counts, rng)
 
 
 def select_geometric(counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
     """Keep each key with the largest probability that privacy allows: see `GeometricRule`."""
-    rule = GeometricRule(
-        epsilon=positive("epsilon", epsilon, at_most=MAX_EPSILON), delta=probability("delta", delta), max_keys=max_keys
-    )
-    return rule.select(counts, rng)
+    exact, spare = rational("epsilon", epsilon), rational("delta", delta)
+    return GeometricRule(epsilon=exact, delta=spare, max_keys=max_keys).select(counts, rng)
 
 
 def select_gaussian(counts: Integers, *, rho: Number, delta: Number, max_keys: int, rng: Rng) -> KeySelection:
     """Keep the keys whose count plus discrete Gaussian noise reaches the threshold: see `GaussianRule`."""
-    rule = GaussianRule(total=positive("rho", rho), delta=probability("delta", delta), max_keys=max_keys)
-    return rule.select(counts, rng)
+    exact, spare = rational("rho", rho), rational("delta", delta)
+    return GaussianRule(total=exact, delta=spare, max_keys=max_keys).select(counts, rng)

@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import Number, whole
 from sfumato.mechanisms.inputs import known_domain
-from sfumato.mechanisms.mechanism import CountNoise, Mechanism, Ranking
+from sfumato.mechanisms.mechanism import MAX_GROUPS, CountNoise, Mechanism, Ranking
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.release import K, Release, Step
@@ -27,9 +27,9 @@ class KnownNoise(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("max_groups", self.max_groups, at_least=1)
+        self._keep(max_groups=whole("max_groups", self.max_groups, at_least=1, at_most=MAX_GROUPS))
         if self.k is not None:
-            whole("k", self.k, at_least=1)
+            self._keep(k=whole("k", self.k, at_least=1))
 
     @property
     def reserve(self) -> Charge:

@@ -15,15 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from sfumato.accounting.charges import Charge
-from sfumato.accounting.numbers import positive, rational, whole
+from sfumato.accounting.numbers import positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise, blamed_on
-from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.release import K, Release, Step
-from sfumato.mechanisms.stream import Field
+from sfumato.mechanisms.stream import Field, context
 
 CountNoise: TypeAlias = Literal["laplace", "gaussian"]
 
@@ -32,6 +32,7 @@ CALL = Charge(0, 1)
 
 MAX_EPSILON = 100
 MAX_TAU = 2**31
+MAX_GROUPS = 2**40
 MAX_ROWS = 2**24
 
 
@@ -52,17 +53,21 @@ class Mechanism(ABC):
             raise InvalidArgument(name, f"is not an argument of {cls.name}; those are {', '.join(known)}")
         for name in (name for name, required in known.items() if required and name not in arguments):
             raise InvalidArgument(name, f"is required by {cls.name}")
-        for name in ("epsilon", "delta"):
-            if name in arguments:
-                arguments[name] = rational(name, arguments[name])
         mechanism = cls(**arguments)
         with blamed_on("epsilon"):
             mechanism.noise  # noqa: B018
         return mechanism
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon, at_most=MAX_EPSILON)
-        whole("tau", self.tau, at_least=1, at_most=MAX_TAU)
+        self._keep(
+            epsilon=positive("epsilon", self.epsilon, at_most=MAX_EPSILON),
+            tau=whole("tau", self.tau, at_least=1, at_most=MAX_TAU),
+        )
+
+    def _keep(self, **checked: Any) -> None:
+        """Store arguments as what they were checked to be: exact numbers of Python's own, not numpy's."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @property
     @abstractmethod
@@ -88,9 +93,17 @@ class Mechanism(ABC):
     def release(self, exact: Any, rng: Rng, /) -> Release[Any]:
         """Run it on exact counts: a mapping where the domain is public, ranked rows where it is not."""
 
+    def fingerprint(self) -> bytes:
+        """The mechanism and everything its noise depends on, as bytes: whatever k is, one noise, one fingerprint."""
+        return context(**self._noise_fields())
+
     def _source(self, rng: Rng) -> Rng:
         """The part of `rng` that belongs to this mechanism with these noise parameters, whatever k is."""
-        return rng.child(mechanism=self.name, version=1, epsilon=self.epsilon, tau=self.tau, **self._parameters())
+        return checked_source(rng).child(**self._noise_fields())
+
+    def _noise_fields(self) -> dict[str, Field]:
+        common: dict[str, Field] = {"mechanism": self.name, "version": 1, "epsilon": self.epsilon, "tau": self.tau}
+        return common | self._parameters()
 
     @abstractmethod
     def _parameters(self) -> dict[str, Field]:
@@ -107,10 +120,10 @@ class Ranking(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("k", self.k, at_least=1, at_most=MAX_ROWS)
+        self._keep(k=whole("k", self.k, at_least=1, at_most=MAX_ROWS))
         if not isinstance(self.with_counts, bool):
             raise InvalidArgument("with_counts", "must be True or False")
-        if self.count_noise not in ("laplace", "gaussian"):
+        if self.count_noise not in get_args(CountNoise):
             raise InvalidArgument("count_noise", "must be 'laplace' or 'gaussian'")
 
     @property

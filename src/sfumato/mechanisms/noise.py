@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -21,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.accounting.numbers import rational
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words, decimal
 
@@ -35,7 +36,7 @@ MIN_HEAD = 2**45
 _SIGN, _HEAD = np.int64(63), np.int64(2**63 - 1)
 # An acceptance is certain when probability and uniform differ by more than this.
 CERTAIN = 2.0**-40
-# From this variance on, sums over integers are bounded by integrals, with a relative excess below 1e-7.
+# From this variance on, sums over integers are bounded by integrals: more by 1e-6 of their value where it matters.
 SMOOTH_VARIANCE = 2**24
 
 
@@ -71,7 +72,12 @@ class Noise(ABC):
 
     def tail(self, n: int) -> float:
         """P[X >= n], rounded up."""
-        return self.upper_tail(n) if n > 0 else 1 - self.upper_tail(1 - n) / ROUND_UP**2
+        return self.upper_tail(n) if n > 0 else 1 - self.upper_tail(1 - n) / self._looseness
+
+    @property
+    def _looseness(self) -> float:
+        """By how much `upper_tail` may exceed the truth, as a factor."""
+        return ROUND_UP**2
 
     def smallest_tail(self, probability: float) -> int:
         """The smallest n >= 0 with P[X >= n] <= probability."""
@@ -83,6 +89,8 @@ class Noise(ABC):
 
     def half_width(self, confidence: float = 0.95) -> int:
         """The smallest w with P[|X| <= w] >= confidence."""
+        if not 0 < confidence < 1:
+            raise InvalidArgument("confidence", "must lie strictly between 0 and 1")
         return _half_width(self, confidence)
 
 
@@ -97,7 +105,7 @@ class DiscreteLaplace(Noise):
     scale: Fraction
 
     def __post_init__(self) -> None:
-        _check_range("scale", self.scale, 2.0**-40, 2.0**40)
+        object.__setattr__(self, "scale", _in_range("scale", self.scale, 2.0**-40, 2.0**40))
 
     @property
     def family(self) -> str:
@@ -148,7 +156,7 @@ class DiscreteGaussian(Noise):
     sigma_squared: Fraction
 
     def __post_init__(self) -> None:
-        _check_range("sigma_squared", self.sigma_squared, 2.0**-80, 2.0**80)
+        object.__setattr__(self, "sigma_squared", _in_range("sigma_squared", self.sigma_squared, 2.0**-80, 2.0**80))
 
     @property
     def family(self) -> str:
@@ -195,6 +203,10 @@ class DiscreteGaussian(Noise):
     def upper_tail(self, n: int) -> float:
         return _gaussian_tail(float(self.sigma_squared), n) / _theta(float(self.sigma_squared), 0.0) * ROUND_UP
 
+    @property
+    def _looseness(self) -> float:
+        return ROUND_UP**2 if self.sigma_squared < SMOOTH_VARIANCE else 1.001
+
     def difference_tail(self, n: int) -> float:
         """exp(-x^2/2v) exp(-(x-d)^2/2v) = exp(-d^2/4v) exp(-(x-d/2)^2/v): the sum over x knows d by its parity only."""
         variance = float(self.sigma_squared)
@@ -216,12 +228,12 @@ def blamed_on(argument: str) -> Iterator[None]:
         raise InvalidArgument(argument, f"asks for noise that cannot be drawn; its {error}") from None
 
 
-def _check_range(name: str, parameter: Fraction, low: float, high: float) -> None:
-    """Beyond this int64 would overflow, or the noise would be none."""
-    with suppress(OverflowError):
-        if low <= float(parameter) <= high:
-            return
-    raise InvalidArgument(name, f"must lie between {low:.2g} and {high:.2g}")
+def _in_range(name: str, parameter: Fraction, low: float, high: float) -> Fraction:
+    """An exact parameter. Beyond this range int64 would overflow, or the noise would be none."""
+    exact = rational(name, parameter)
+    if not low <= float(exact) <= high:
+        raise InvalidArgument(name, f"must lie between {low:.2g} and {high:.2g}")
+    return exact
 
 
 def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Words) -> Integers:

@@ -11,7 +11,7 @@ from sfumato.accounting.numbers import Number, positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.noise import DiscreteGaussian, blamed_on
-from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.random import Rng, checked_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,16 @@ def measure_count(
     """A count with discrete Gaussian noise of variance 4 tau^2 / (units epsilon^2), for `units` units.
 
     Guarantee: units * epsilon^2 / 8 zCDP. Reserve each measurement before it is drawn.
-    Assumes:   one person moves the count by at most tau. Measurements of one count from one keyed source are
-               told apart by `refinement` (0, 1, 2, ...); without that they would share their noise.
+    Assumes:   one person moves the count by at most tau. A keyed source belongs to one count: two counts measured
+               from one source share their noise, and show their exact difference. Measurements of the same count
+               are told apart by `refinement` (0, 1, 2, ...).
     Source:    Whitehouse et al. (2022) for the trade-off; proofs/refinement.md.
     """
     step, share = positive("epsilon", epsilon), positive("units", units)
     exact = int(exact_counts("count", [count])[0])
-    variance = 4 * whole("tau", tau, at_least=1) ** 2 / (share * step**2)
-    stream = rng.stream(
+    tau = whole("tau", tau, at_least=1)
+    variance = 4 * tau**2 / (share * step**2)
+    stream = checked_source(rng).stream(
         mechanism="measure_count",
         version=1,
         epsilon=step,
@@ -71,8 +73,8 @@ def measure_count(
 
 def refine(*estimates: Estimate) -> Estimate:
     """The best linear estimate from independent measurements of one count."""
-    if not estimates:
-        raise InvalidArgument("estimates", "must be at least one measurement")
+    if not estimates or not all(isinstance(estimate, Estimate) for estimate in estimates):
+        raise InvalidArgument("estimates", "must be one or more measurements of a count")
     total, *others = estimates
     for estimate in others:
         total &= estimate

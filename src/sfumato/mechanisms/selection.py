@@ -35,14 +35,14 @@ class Scores:
     rate: Fraction
     counts: Integers
     divisors: Integers | None = None
+    reference: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Counts matter by their differences only; the largest is the zero point, where floats are finest.
+        object.__setattr__(self, "reference", int(self.counts.max(initial=-(2**62))))
 
     def __len__(self) -> int:
         return len(self.counts)
-
-    @property
-    def reference(self) -> int:
-        """Counts matter by their differences only; the largest is the zero point, where floats are finest."""
-        return int(self.counts.max())
 
     def floats(self) -> tuple[Floats, Floats]:
         """The scores, and a bound on the size of what went into them."""

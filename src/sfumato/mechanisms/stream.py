@@ -7,8 +7,8 @@ without moving anybody else's. That is what makes a draw a function of (key, pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from collections.abc import Callable, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from sfumato.accounting.numbers import rational
 from sfumato.errors import InvalidArgument
 
 Words: TypeAlias = NDArray[np.uint64]
@@ -23,6 +24,8 @@ Field: TypeAlias = "str | bytes | bool | int | float | Fraction | Sequence[Field
 
 BLOCK = 2**15
 """Draws are made this many at a time, so that their arrays stay in the cache."""
+
+MAX_NESTING = 20
 
 _ZEROS = memoryview(bytes(8 * (2 * BLOCK + 1)))
 
@@ -46,7 +49,7 @@ class Stream:
         length = 8 * (count + odd)
         zeros = _ZEROS[:length] if length <= len(_ZEROS) else bytes(length)
         raw = Cipher(self._cipher, counter).encryptor().update(zeros)
-        return np.frombuffer(raw, "<u8")[odd:]
+        return np.frombuffer(raw, "<u8").astype(np.uint64, copy=False)[odd:]
 
 
 class Uniform:
@@ -75,7 +78,7 @@ class Uniform:
 
     def context(self) -> Context:
         """Decimal arithmetic with 40 digits to spare over the digits known; its exp and ln round correctly."""
-        return Context(prec=40 + self.bits // 3, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+        return digits(40 + self.bits // 3)
 
     def below(self, probability: Callable[[Context], tuple[Decimal, Decimal]]) -> bool:
         """Whether this number is below a probability, given bounds for it that tighten with the context.
@@ -91,6 +94,11 @@ class Uniform:
             if self.numerator >= context.multiply(high, scale):
                 return False
             self.reveal()
+
+
+def digits(precision: int) -> Context:
+    """Decimal arithmetic of so many digits that nothing else in the process has a say in."""
+    return Context(prec=precision, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 
 
 def decimal(value: Fraction, context: Context) -> Decimal:
@@ -110,22 +118,22 @@ def context(**fields: Field) -> bytes:
     return b"sfumato/1" + b"".join(_encoded(name, name) + _encoded(name, fields[name]) for name in sorted(fields))
 
 
-def _encoded(name: str, value: Field) -> bytes:
-    kind, payload = _payload(name, value)
+def _encoded(name: str, value: Field, depth: int = 0) -> bytes:
+    kind, payload = _payload(name, value, depth)
     return kind + len(payload).to_bytes(8, "big") + payload
 
 
-def _payload(name: str, value: Field) -> tuple[bytes, bytes]:
+def _payload(name: str, value: Field, depth: int) -> tuple[bytes, bytes]:
     if isinstance(value, str):
         return b"s", value.encode("utf-8", "surrogatepass")
     if value is None:
         return b"0", b""
     if isinstance(value, bool):
         return b"b", b"1" if value else b"0"
-    if isinstance(value, bytes):
-        return b"x", value
-    if isinstance(value, int | Fraction) or (isinstance(value, float) and np.isfinite(value)):
-        return b"n", str(value if isinstance(value, int) else Fraction(value)).encode()
-    if isinstance(value, Sequence) and not isinstance(value, Mapping):
-        return b"l", b"".join(_encoded(name, item) for item in value)
+    if isinstance(value, bytes | bytearray):
+        return b"x", bytes(value)
+    if isinstance(value, int | float | Fraction):
+        return b"n", str(rational(name, value)).encode()
+    if isinstance(value, list | tuple) and depth < MAX_NESTING:
+        return b"l", b"".join(_encoded(name, item, depth + 1) for item in value)
     raise InvalidArgument(name, f"cannot be encoded: {type(value).__name__} is not text, bytes, a number or a list")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import Number, probability, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import canonical, ranked_rows
-from sfumato.mechanisms.mechanism import CALL, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking
+from sfumato.mechanisms.mechanism import CALL, MAX_GROUPS, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking
 from sfumato.mechanisms.noise import ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.selection import Scores, race
-from sfumato.mechanisms.stream import Field
+from sfumato.mechanisms.stream import Field, digits
 
 Cutoff: TypeAlias = Literal["select", "fixed"]
 
@@ -41,9 +41,13 @@ class UnknownNoise(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        probability("delta", self.delta)
-        whole("max_groups", self.max_groups, at_least=1)
-        whole("limit", self.limit, at_least=1 if self.k is None else whole("k", self.k, at_least=1), at_most=MAX_ROWS)
+        self._keep(
+            delta=probability("delta", self.delta),
+            max_groups=whole("max_groups", self.max_groups, at_least=1, at_most=MAX_GROUPS),
+        )
+        if self.k is not None:
+            self._keep(k=whole("k", self.k, at_least=1))
+        self._keep(limit=whole("limit", self.limit, at_least=self.k or 1, at_most=MAX_ROWS))
 
     @property
     def reserve(self) -> Charge:
@@ -57,7 +61,7 @@ class UnknownNoise(Mechanism):
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = ranked_rows(rows, self.limit)
         candidates = int(np.count_nonzero(exact[: self.limit]))
-        # Word 0 belongs to the threshold and word i to row i, so neither depends on how many rows there are.
+        # Draw 0 belongs to the threshold and draw i to row i, so neither depends on how many rows there are.
         noise = self.noise.sample(self._source(rng).stream(purpose="count"), candidates + 1)
         threshold = int(exact[self.limit]) + self.gap + int(noise[0])
         noisy = exact[:candidates] + noise[1:]
@@ -116,7 +120,8 @@ class UnknownGumbel(Ranking):
     """The k largest rows that come before a bottom element, by Gumbel noise, each with a fresh noisy count.
 
     Guarantee: one call, and one unit for the cutoff (if selected), for every pick, for every count and for the
-               bottom element if it is reached: at most 2k + 1 units. ((2k + 1) epsilon, delta)-DP.
+               bottom element if it is reached: at most 2k + 1 units. With Laplace counts it is
+               ((2k + 1) epsilon, delta)-DP.
     Assumes:   a person moves each count by 0 to tau, all in one direction, however many there are.
     Source:    Durfee and Rogers (2019); Rogers et al. (2021), Algorithm 4, with its threshold and its cutoff
                corrected. Proof: proofs/unknown_gumbel.md.
@@ -140,10 +145,11 @@ class UnknownGumbel(Ranking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        probability("delta", self.delta)
-        whole("max_k", self.max_k, at_least=self.k)
-        whole("limit", self.limit, at_least=self.max_k, at_most=MAX_ROWS)
-        if self.cutoff not in ("select", "fixed"):
+        self._keep(
+            delta=probability("delta", self.delta), max_k=whole("max_k", self.max_k, at_least=self.k, at_most=MAX_ROWS)
+        )
+        self._keep(limit=whole("limit", self.limit, at_least=self.max_k, at_most=MAX_ROWS))
+        if self.cutoff not in get_args(Cutoff):
             raise InvalidArgument("cutoff", "must be 'select' or 'fixed'")
 
     @property
@@ -287,7 +293,7 @@ def _gap(noise: Noise, max_groups: int, delta: Fraction) -> int:
 @lru_cache(maxsize=4096)
 def _gumbel_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> int:
     """tau (1 + ln(cutoff / delta) / epsilon), rounded up, in decimal so that every platform agrees."""
-    context = Context(prec=40)
+    context = digits(40)
     ratio = cutoff / delta
     log = context.subtract(context.ln(ratio.numerator), context.ln(ratio.denominator))
     scaled = context.divide(context.multiply(log, epsilon.denominator * tau), Decimal(epsilon.numerator))

@@ -1,0 +1,368 @@
+"""`sfumato.toml`: one file, strict and typed.
+
+An unknown key is an error that names the nearest known one; `SFUMATO_*` environment variables win over the file
+(`SFUMATO_LEDGER__URL` sets `[ledger] url`); relative paths start at the file's own folder. Reading it opens no table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+
+from sfumato.accounting import Charge
+from sfumato.accounting.numbers import rational
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported
+from sfumato.mechanisms.mechanism import CountNoise
+from sfumato.query.policy import Column, Counted, Measure, Prices, TablePolicy
+from sfumato.query.values import Type
+
+T = TypeVar("T")
+
+EngineType: TypeAlias = Literal["duckdb"]
+Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
+Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
+Mode: TypeAlias = Literal["enforce", "track"]
+Role: TypeAlias = Literal["analyst", "owner", "auditor"]
+
+PREFIX = "SFUMATO_"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    url: str = "sqlite:ledger.db"
+    fence: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    type: EngineType = "duckdb"
+    database: Path | None = None
+    memory_limit: str = "2GB"
+    timeout_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A public table whose column lists a domain."""
+
+    table: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSettings:
+    """A column as the owner wrote it: its type may be left to the live schema, its domain to a reference table."""
+
+    type: Type | None = None
+    domain: tuple[Any, ...] | Reference | None = None
+    max_groups: int | None = None
+    guaranteed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A public name for a state of the data: minted by the clock or by the owner, never by the rows."""
+
+    rhythm: Rhythm | None = "daily"
+    value: str = ""
+
+    def at(self, moment: datetime) -> str:
+        """The version in force at a moment (UTC). Weeks start on Monday."""
+        if self.rhythm is None:
+            return self.value
+        utc = moment.astimezone(UTC)
+        if self.rhythm == "weekly":
+            utc -= timedelta(days=utc.weekday())
+        form = {"hourly": "%Y-%m-%dT%H", "daily": "%Y-%m-%d", "weekly": "%Y-%m-%d", "monthly": "%Y-%m"}[self.rhythm]
+        return f"{self.rhythm} {utc:{form}}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """A table as the owner wrote it."""
+
+    name: str
+    engine: str
+    source: str
+    privacy_unit: str
+    columns: Mapping[str, ColumnSettings]
+    measures: Mapping[str, Measure]
+    version: Version = field(default_factory=Version)
+    max_k: int = 100
+    limit: int = 0
+    cap: str | None = None
+
+    def policy(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], version: str) -> TablePolicy:
+        """What may be asked, once the live schema has given the types and the reference tables their domains."""
+        columns = {
+            name: Column(
+                name,
+                settings.type or cast(Type, schema[name]),
+                domains[name] if isinstance(settings.domain, Reference) else settings.domain,
+                settings.max_groups,
+                settings.guaranteed,
+            )
+            for name, settings in self.columns.items()
+        }
+        return TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an account may spend in one period, and what its units and calls mean."""
+
+    prices: Prices
+    cap: Charge
+    resets: Resets = "never"
+    mode: Mode = "enforce"
+
+    def period(self, moment: datetime) -> tuple[date | None, date | None]:
+        """When the period at a moment (UTC) began and when the next begins; None for one that never ends."""
+        today = moment.astimezone(UTC).date()
+        if self.resets == "never":
+            return None, None
+        if self.resets == "daily":
+            return today, today + timedelta(days=1)
+        if self.resets == "weekly":
+            monday = today - timedelta(days=today.weekday())
+            return monday, monday + timedelta(days=7)
+        first = today.replace(day=1)
+        return first, (first + timedelta(days=31)).replace(day=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Analyst:
+    budget: str
+    organisation: str | None = None
+    role: Role = "analyst"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file."""
+
+    ledger: LedgerSettings
+    key_file: Path
+    engines: Mapping[str, EngineSettings]
+    tables: Mapping[str, TableSettings]
+    budgets: Mapping[str, Budget]
+    analysts: Mapping[str, Analyst]
+    organisations: Mapping[str, str]
+
+
+def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Config:
+    """The configuration in `text`, whose relative paths start at `folder`; environment variables win."""
+    try:
+        document = tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("sfumato.toml", f"is not TOML: {error}") from None
+    for name, value in environment.items():
+        if name.startswith(PREFIX) and name != PREFIX:
+            _override(document, name, value)
+    root = Section("", document)
+    config = Config(
+        ledger=root.section("ledger", lambda s: _ledger(s, folder), LedgerSettings()),
+        key_file=root.section("noise", lambda s: folder / s.text("key_file", "noise.key"), folder / "noise.key"),
+        engines=root.sections("engines", lambda _, s: _engine(s, folder)),
+        tables=root.sections("tables", _table),
+        budgets=root.sections("budgets", lambda _, s: _budget(s)),
+        analysts=root.sections("analysts", lambda _, s: _analyst(s)),
+        organisations=root.sections("organisations", lambda _, s: s.text("budget")),
+    )
+    root.done()
+    _check_references(config)
+    return config
+
+
+class Section:
+    """A table of the file that knows its own place in it, and which of its keys have been asked for."""
+
+    def __init__(self, path: str, values: Mapping[str, Any]) -> None:
+        self.path, self._values = path, values
+        self._known: list[str] = []
+
+    def at(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    def take(self, key: str, kinds: type | tuple[type, ...], words: str, default: Any = None) -> Any:
+        """The value of `key`, of one of `kinds`; its default where it is absent, unless that is `...`."""
+        self._known.append(key)
+        value = self._values.get(key, default)
+        if value is ...:
+            raise ConfigError(self.at(key), f"is missing; it must be {words}")
+        if key in self._values and (not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)):
+            raise ConfigError(self.at(key), f"must be {words}")
+        return value
+
+    def text(self, key: str, default: Any = ...) -> str:
+        return cast(str, self.take(key, str, "text in quotes", default))
+
+    def whole(self, key: str, default: Any = ...) -> int:
+        return cast(int, self.take(key, int, "a whole number", default))
+
+    def number(self, key: str, default: Any = ...) -> Fraction:
+        return rational(key, self.take(key, (int, Decimal), "a number", default))
+
+    def choice(self, key: str, options: Any, default: Any = ...) -> Any:
+        value = self.text(key, default)
+        if value not in get_args(options):
+            raise ConfigError(
+                self.at(key), f"must be one of {', '.join(get_args(options))}{_nearest(value, get_args(options))}"
+            )
+        return value
+
+    def flag(self, key: str) -> bool:
+        return cast(bool, self.take(key, bool, "true or false", False))
+
+    def section(self, key: str, reader: Callable[[Section], T], default: T) -> T:
+        values = self.take(key, dict, "a section", None)
+        if values is None:
+            return default
+        below = Section(self.at(key), values)
+        found = _reading(below, reader)
+        below.done()
+        return found
+
+    def sections(self, key: str, reader: Callable[[str, Section], T]) -> dict[str, T]:
+        """One record for every section below `key`, whatever it is called."""
+        below = Section(self.at(key), self.take(key, dict, "a section", {}))
+        found = {name: below.section(name, partial(reader, name), None) for name in below._values}
+        return cast(dict[str, T], found)
+
+    def done(self) -> None:
+        """Nothing may be left that nobody asked for."""
+        for key in self._values:
+            if key not in self._known:
+                raise ConfigError(self.at(key), f"is not a setting{_nearest(key, self._known)}")
+
+
+def _reading(section: Section, reader: Callable[[Section], T]) -> T:
+    """Arguments out of range are told by their place in the file."""
+    try:
+        return reader(section)
+    except (InvalidArgument, NotSupported) as error:
+        raise ConfigError(section.path, str(error)) from None
+
+
+def _ledger(section: Section, folder: Path) -> LedgerSettings:
+    fence = section.text("fence", "")
+    return LedgerSettings(section.text("url", LedgerSettings().url), folder / fence if fence else None)
+
+
+def _engine(section: Section, folder: Path) -> EngineSettings:
+    database = section.text("database", "")
+    return EngineSettings(
+        section.choice("type", EngineType),
+        folder / database if database else None,
+        section.text("memory_limit", EngineSettings().memory_limit),
+        section.whole("timeout_s", EngineSettings().timeout_s),
+    )
+
+
+def _table(name: str, section: Section) -> TableSettings:
+    return TableSettings(
+        name=name,
+        engine=section.text("engine"),
+        source=section.text("source"),
+        privacy_unit=section.text("privacy_unit"),
+        version=_version(section),
+        max_k=section.whole("max_k", 100),
+        limit=section.whole("limit", 0),
+        cap=section.text("cap", "") or None,
+        columns=section.sections("columns", lambda _, s: _column(s)),
+        measures=section.sections("measures", _measure),
+    )
+
+
+def _version(section: Section) -> Version:
+    raw = section.take("version", (str, dict), 'a rhythm such as "daily", or { value = "..." }', "daily")
+    if isinstance(raw, str):
+        return Version(section.choice("version", Rhythm, "daily"))
+    return section.section("version", lambda s: Version(None, s.text("value")), Version())
+
+
+def _column(section: Section) -> ColumnSettings:
+    kind = section.choice("type", Type) if "type" in section._values else None
+    bound = section.whole("max_groups", 0) or None
+    return ColumnSettings(kind, _domain(section), bound, section.flag("guaranteed"))
+
+
+def _domain(section: Section) -> tuple[Any, ...] | Reference | None:
+    raw = section.take(
+        "domain", (str, list, dict), '"unknown", a list, or { table = "...", column = "..." }', "unknown"
+    )
+    if isinstance(raw, list):
+        return tuple(raw)
+    if isinstance(raw, dict):
+        return section.section("domain", lambda s: Reference(s.text("table"), s.text("column")), None)
+    if raw != "unknown":
+        raise ConfigError(section.at("domain"), f'must be "unknown" or a list, such as ["{raw}"]')
+    return None
+
+
+def _measure(name: str, section: Section) -> Measure:
+    if "sum" in section._values:
+        return Measure(name, "sum", section.text("sum"), section.whole("max_per_unit"))
+    counts: Counted = section.choice("count", Literal["units", "rows"])
+    return Measure(name, counts, None, 1 if counts == "units" else section.whole("max_per_unit"))
+
+
+def _budget(section: Section) -> Budget:
+    prices = Prices(
+        section.number("epsilon_per"),
+        section.number("delta_per"),
+        cast(CountNoise, section.choice("count_noise", CountNoise, "gaussian")),
+    )
+    cap = Charge(section.number("information"), section.number("calls"))
+    return Budget(prices, cap, section.choice("resets", Resets, "never"), section.choice("mode", Mode, "enforce"))
+
+
+def _analyst(section: Section) -> Analyst:
+    organisation = section.text("organisation", "") or None
+    return Analyst(section.text("budget"), organisation, section.choice("role", Role, "analyst"))
+
+
+def _check_references(config: Config) -> None:
+    """Every name that points to another section must find it."""
+    for name, table in config.tables.items():
+        _known(f"tables.{name}.engine", table.engine, config.engines, "an engine")
+        if table.cap:
+            _known(f"tables.{name}.cap", table.cap, config.budgets, "a budget")
+    for name, analyst in config.analysts.items():
+        _known(f"analysts.{name}.budget", analyst.budget, config.budgets, "a budget")
+        if analyst.organisation:
+            _known(f"analysts.{name}.organisation", analyst.organisation, config.organisations, "an organisation")
+    for name, budget in config.organisations.items():
+        _known(f"organisations.{name}.budget", budget, config.budgets, "a budget")
+
+
+def _known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:
+    if name not in names:
+        raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{_nearest(name, list(names))}")
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _override(document: dict[str, Any], name: str, value: str) -> None:
+    """SFUMATO_A__B=x is `[a] b = x`: TOML where it reads as such, text otherwise."""
+    *path, key = name.removeprefix(PREFIX).lower().split("__")
+    place = document
+    for step in path:
+        place = place.setdefault(step, {})
+        if not isinstance(place, dict):
+            raise ConfigError(name, "points below a setting that is not a section")
+    try:
+        place[key] = tomllib.loads(f"value = {value}", parse_float=Decimal)["value"]
+    except tomllib.TOMLDecodeError:
+        place[key] = value

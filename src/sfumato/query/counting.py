@@ -1,0 +1,182 @@
+"""The exact counts behind a question, as one SELECT.
+
+Whatever the data holds, one person's rows change each count by 0 to `max_per_unit`, and at most `max_groups` of them:
+both bounds are enforced inside the query, by what depends on that person's own rows only. Rows without a person or
+without a key are left out. Counts are integers and are summed as integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from fractions import Fraction
+
+from sqlglot import exp
+
+from sfumato.query.policy import Measure
+from sfumato.query.predicate import AllOf, Cut, In, Predicate, Values
+from sfumato.query.values import Value
+
+COUNT = "sfumato_count"
+ROWS = "sfumato_rows"
+PLACE = "sfumato_place"
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """What to count: see the module. `max_groups` None leaves a person's keys alone; `limit` None returns all rows."""
+
+    table: str
+    unit: str
+    keys: tuple[str, ...]
+    where: Predicate
+    measure: Measure
+    max_groups: int | None
+    domain: tuple[tuple[Value, ...], ...] | None
+    limit: int | None
+
+
+def count_query(counting: Counting) -> exp.Select:
+    """SELECT keys, count, the largest first, ties by key."""
+    keys = [_column(key) for key in counting.keys]
+    query = _distinct(counting) if _plain(counting) else _summed(counting)
+    if keys:
+        query = query.group_by(*keys)
+    query = query.order_by(exp.Ordered(this=_column(COUNT), desc=True, nulls_first=False), *map(_ascending, keys))
+    return query if counting.limit is None else query.limit(counting.limit)
+
+
+def _plain(counting: Counting) -> bool:
+    """People are counted, and nobody's keys need bounding: the query anybody would write."""
+    return counting.measure.counts == "units" and (counting.max_groups is None or not counting.keys)
+
+
+def _distinct(counting: Counting) -> exp.Select:
+    people = exp.Count(this=exp.Distinct(expressions=[_column(counting.unit)]))
+    return _source(exp.select(*map(_column, counting.keys), people.as_(COUNT, quoted=True)), counting)
+
+
+def _summed(counting: Counting) -> exp.Select:
+    people = _people(counting)
+    if counting.max_groups is not None and counting.keys:
+        people = _bounded(people, counting)
+    total = exp.func("COALESCE", exp.Sum(this=_column(COUNT)), exp.Literal.number(0))
+    query = exp.select(*map(_column, counting.keys), total.as_(COUNT, quoted=True))
+    return query.from_(people.subquery("sfumato_people"))
+
+
+def _source(query: exp.Select, counting: Counting) -> exp.Select:
+    """FROM the table WHERE there is a person and a key, and the filter holds."""
+    names = [counting.unit, *counting.keys]
+    present = [exp.Not(this=exp.Is(this=_column(name), expression=exp.Null())) for name in names]
+    table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
+    return query.from_(table).where(*present, condition(counting.where), *_in_domain(counting))
+
+
+def _people(counting: Counting) -> exp.Select:
+    """One row a person and key: what she adds to its count, within her bound; and how many rows she has there."""
+    names = [_column(name) for name in (counting.unit, *counting.keys)]
+    contribution = _contribution(counting.measure).as_(COUNT, quoted=True)
+    rows = exp.Count(this=exp.Star()).as_(ROWS, quoted=True)
+    return _source(exp.select(*names, contribution, rows), counting).group_by(*names)
+
+
+def _contribution(measure: Measure) -> exp.Expr:
+    if measure.counts == "units":
+        return exp.Literal.number(1)
+    counted: exp.Expr = exp.Count(this=exp.Star())
+    if measure.counts == "sum":
+        counted = exp.func("COALESCE", exp.Sum(this=_column(measure.column or "")), exp.Literal.number(0))
+        counted = exp.func("GREATEST", counted, exp.Literal.number(0))
+    return exp.func("LEAST", counted, exp.Literal.number(measure.max_per_unit))
+
+
+def _bounded(people: exp.Select, counting: Counting) -> exp.Select:
+    """Each person's first `max_groups` keys: those with most of her own rows, ties by key."""
+    order = exp.Order(
+        expressions=[
+            exp.Ordered(this=_column(ROWS), desc=True, nulls_first=False),
+            *(_ascending(_column(key)) for key in counting.keys),
+        ]
+    )
+    place = exp.Window(this=exp.RowNumber(), partition_by=[_column(counting.unit)], order=order)
+    numbered = exp.select(*map(_column, counting.keys), _column(COUNT), place.as_(PLACE, quoted=True)).from_(
+        people.subquery("sfumato_keys")
+    )
+    within = exp.LTE(this=_column(PLACE), expression=exp.Literal.number(counting.max_groups or 0))
+    return (
+        exp.select(*map(_column, counting.keys), _column(COUNT))
+        .from_(numbered.subquery("sfumato_places"))
+        .where(within)
+    )
+
+
+def _in_domain(counting: Counting) -> list[exp.Expr]:
+    """Values outside a public domain are left out, column by column."""
+    if counting.domain is None or not counting.keys:
+        return []
+    allowed = zip(*counting.domain, strict=True)
+    return [_condition_in(key, Values.of(*set(values))) for key, values in zip(counting.keys, allowed, strict=True)]
+
+
+def condition(predicate: Predicate) -> exp.Expr:
+    """A pruned filter as a SQL condition."""
+    if isinstance(predicate, In):
+        return _condition_in(predicate.column, predicate.values)
+    empty = exp.true() if isinstance(predicate, AllOf) else exp.false()
+    if not predicate.parts:
+        return empty
+    join = exp.and_ if isinstance(predicate, AllOf) else exp.or_
+    return join(*map(condition, predicate.parts))
+
+
+def _condition_in(column: str, values: Values) -> exp.Expr:
+    if (points := values.points) is not None:
+        return exp.In(this=_column(column), expressions=[_literal(point) for point in points])
+    if (points := (~values).points) is not None:
+        return exp.Not(this=exp.In(this=_column(column), expressions=[_literal(point) for point in points]))
+    return exp.or_(*(_range(column, low, high) for low, high in values.intervals))
+
+
+def _range(column: str, low: Cut, high: Cut) -> exp.Expr:
+    bounds: list[exp.Expr] = []
+    if low.value is not None:
+        kind = exp.GTE if low.side < 0 else exp.GT
+        bounds.append(kind(this=_column(column), expression=_literal(low.value)))
+    if high.value is not None:
+        kind_below = exp.LT if high.side < 0 else exp.LTE
+        bounds.append(kind_below(this=_column(column), expression=_literal(high.value)))
+    if not bounds:
+        return exp.Not(this=exp.Is(this=_column(column), expression=exp.Null()))
+    return exp.and_(*bounds)
+
+
+def _literal(value: Value) -> exp.Expr:
+    if isinstance(value, bool):
+        return exp.true() if value else exp.false()
+    if isinstance(value, datetime):
+        return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), exp.DataType.Type.TIMESTAMP)
+    if isinstance(value, date):
+        return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    return _number(Fraction(value))
+
+
+def _number(value: Fraction) -> exp.Expr:
+    """Exact decimal digits: every number came from some, so its denominator divides a power of ten."""
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+    whole = abs((value * 10**digits).numerator)
+    text = str(whole) if not digits else f"{whole // 10**digits}.{whole % 10**digits:0{digits}d}"
+    literal = exp.Literal.number(text)
+    return exp.Neg(this=literal) if value < 0 else literal
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def _ascending(column: exp.Expr) -> exp.Ordered:
+    return exp.Ordered(this=column, desc=False, nulls_first=False)

@@ -1,0 +1,120 @@
+"""What may be asked of a table, column by column.
+
+These records say what is public: names, types, domains, and how much of anything one person can be. They are written
+by the data owner; nothing in them comes from the rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from sfumato.accounting.numbers import positive, probability, whole
+from sfumato.errors import NotSupported
+from sfumato.mechanisms.mechanism import CountNoise
+from sfumato.query.values import Type, Value, typed
+
+Counted: TypeAlias = Literal["units", "rows", "sum"]
+
+MAX_DOMAIN = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that may be filtered and grouped by.
+
+    `domain` lists its values if they are public; None if they are part of the data. `max_groups` is how many of its
+    values one person can have; None if any number. `guaranteed` says that the data keeps to it; otherwise the query
+    enforces it.
+    """
+
+    name: str
+    type: Type = "text"
+    domain: tuple[Value, ...] | None = None
+    max_groups: int | None = None
+    guaranteed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.domain is not None:
+            values = tuple(sorted({typed(self.name, self.type, value) for value in self.domain}))
+            object.__setattr__(self, "domain", values)
+        if self.max_groups is not None:
+            whole(f"{self.name}.max_groups", self.max_groups, at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is counted: people, rows, or the sum of a count column; at most `max_per_unit` a person and group."""
+
+    name: str
+    counts: Counted = "units"
+    column: str | None = None
+    max_per_unit: int = 1
+
+    def __post_init__(self) -> None:
+        whole(f"{self.name}.max_per_unit", self.max_per_unit, at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePolicy:
+    """A table, whose presence it hides (`privacy_unit`), and what may be asked of it."""
+
+    name: str
+    privacy_unit: str
+    columns: Mapping[str, Column]
+    measures: Mapping[str, Measure]
+    max_k: int = 100
+    limit: int = 0
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        whole(f"{self.name}.max_k", self.max_k, at_least=1)
+        if not self.limit:
+            object.__setattr__(self, "limit", max(10 * self.max_k, 1000))
+        whole(f"{self.name}.limit", self.limit, at_least=self.max_k)
+
+    def column(self, name: str) -> Column:
+        """The column of this name, in the case it was written in the policy; a refusal names the nearest."""
+        return self.columns[_found(name, self.columns, f"{self.name} has no column")]
+
+    def measure(self, name: str) -> Measure:
+        return self.measures[_found(name, self.measures, f"{self.name} has no measure")]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What one unit and one call mean, and which noise counts get."""
+
+    epsilon_per: Fraction
+    delta_per: Fraction
+    count_noise: CountNoise = "gaussian"
+
+    def __post_init__(self) -> None:
+        positive("epsilon_per", self.epsilon_per)
+        probability("delta_per", self.delta_per)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Every table that may be asked about."""
+
+    tables: Mapping[str, TablePolicy] = field(default_factory=dict)
+
+    def table(self, name: str) -> TablePolicy:
+        return self.tables[_found(name, self.tables, "there is no table")]
+
+
+def _found(name: str, known: Iterable[str], complaint: str) -> str:
+    """The known name that `name` means: itself, or the only one that differs in case."""
+    names = list(known)
+    if name in names:
+        return name
+    folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+    if len(folded) == 1:
+        return folded[0]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none'}"
+    raise NotSupported(f"{complaint} {name[:60]!r}; {hint}")

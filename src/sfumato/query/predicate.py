@@ -1,0 +1,218 @@
+"""Filters as a typed tree with one form per meaning.
+
+A leaf says that a column lies in a set of values; sets are unions of intervals, so that `IN`, `OR`, `BETWEEN`,
+comparisons and their negations over one column are all the same thing. Leaves meet in `AllOf` and `AnyOf`, which
+flatten, merge leaves of one column, drop duplicates and sort. Negation is pushed down to the sets.
+
+SQL's third truth value: a row passes where a filter is *true*, and no comparison with NULL is. Under negation NULL
+stays NULL, so De Morgan's laws hold and every leaf means "not NULL, and in the set". That is why the set of all
+values is still a filter: it keeps the rows where the column is not NULL.
+
+Two filters with one canonical form have one meaning. The converse is not promised: where this misses an equality, a
+question is asked, and paid for, twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import TypeAlias
+
+from sfumato.query.values import Value, following, spelled
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place between values: just before or just after one, or beyond them all (value None)."""
+
+    value: Value | None
+    side: int  # -1 before the value (or below everything), +1 after it (or above everything)
+
+    def __lt__(self, other: Cut) -> bool:
+        if self.value is None or other.value is None:
+            return self._infinity() < other._infinity()
+        return bool((self.value, self.side) < (other.value, other.side))
+
+    def _infinity(self) -> int:
+        return self.side if self.value is None else 0
+
+
+BELOW, ABOVE = Cut(None, -1), Cut(None, 1)
+
+Interval: TypeAlias = tuple[Cut, Cut]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A set of values of one type: disjoint intervals in ascending order, none of them touching."""
+
+    intervals: tuple[Interval, ...]
+
+    @classmethod
+    def of(cls, *values: Value) -> Values:
+        return cls.union([(Cut(value, -1), Cut(value, 1)) for value in values])
+
+    @classmethod
+    def between(cls, low: Cut, high: Cut) -> Values:
+        return cls.union([(low, high)])
+
+    @classmethod
+    def union(cls, intervals: Iterable[Interval]) -> Values:
+        """Sorted, merged where they touch, and closed at whole values where the type has them."""
+        merged: list[Interval] = []
+        for low, high in sorted(map(_closed, intervals)):
+            if low >= high:
+                continue
+            if merged and low <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+            else:
+                merged.append((low, high))
+        return cls(tuple(merged))
+
+    def __or__(self, other: Values) -> Values:
+        return Values.union([*self.intervals, *other.intervals])
+
+    def __invert__(self) -> Values:
+        edges = [BELOW, *(cut for interval in self.intervals for cut in interval), ABOVE]
+        return Values.union(zip(edges[::2], edges[1::2], strict=True))
+
+    def __and__(self, other: Values) -> Values:
+        return ~(~self | ~other)
+
+    def __contains__(self, value: Value) -> bool:
+        return any(low < Cut(value, 0) < high for low, high in self.intervals)
+
+    @property
+    def points(self) -> tuple[Value, ...] | None:
+        """The values themselves, where they are listed one by one; None where there are ranges."""
+        singles = [low.value for low, high in self.intervals if low.value is not None and _single(low, high)]
+        return tuple(singles) if len(singles) == len(self.intervals) else None
+
+
+ALL_VALUES = Values(((BELOW, ABOVE),))
+NO_VALUES = Values(())
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The column is not NULL and its value is in the set."""
+
+    column: str
+    values: Values
+
+    def __str__(self) -> str:
+        parts = [f"{_edge(low)}..{_edge(high)}" for low, high in self.values.intervals]
+        return f"{self.column!r} in {parts}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every part holds. `AllOf(())` is no filter at all."""
+
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return f"all({'; '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Some part holds. `AnyOf(())` lets nothing through."""
+
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return f"any({'; '.join(map(str, self.parts))})"
+
+
+Predicate: TypeAlias = In | AllOf | AnyOf
+
+EVERYTHING, NOTHING = AllOf(()), AnyOf(())
+
+
+def all_of(parts: Sequence[Predicate]) -> Predicate:
+    """The conjunction, in canonical form if its parts are."""
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, AllOf) else (part,))]
+    merged = _merged(flat, intersect=True)
+    if NOTHING in merged:
+        return NOTHING
+    return merged[0] if len(merged) == 1 else AllOf(tuple(merged))
+
+
+def any_of(parts: Sequence[Predicate]) -> Predicate:
+    """The disjunction, in canonical form if its parts are."""
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, AnyOf) else (part,))]
+    merged = _merged(flat, intersect=False)
+    if EVERYTHING in merged:
+        return EVERYTHING
+    return merged[0] if len(merged) == 1 else AnyOf(tuple(merged))
+
+
+def negated(predicate: Predicate) -> Predicate:
+    """What is true where `predicate` is false; where it is NULL, so is this.
+
+    Not for pruned filters: `x = 1 AND x = 2` is false or, where x is NULL, NULL; its negation asks that x is not NULL.
+    """
+    if isinstance(predicate, In):
+        return In(predicate.column, ~predicate.values)
+    if isinstance(predicate, AllOf):
+        return any_of([negated(part) for part in predicate.parts])
+    return all_of([negated(part) for part in predicate.parts])
+
+
+def pruned(predicate: Predicate) -> Predicate:
+    """The final form, in which a leaf that no value passes is `NOTHING`. It must not be negated any more."""
+    if isinstance(predicate, In):
+        return predicate if predicate.values.intervals else NOTHING
+    join = all_of if isinstance(predicate, AllOf) else any_of
+    return join([pruned(part) for part in predicate.parts])
+
+
+def columns(predicate: Predicate) -> set[str]:
+    """The columns a filter looks at."""
+    if isinstance(predicate, In):
+        return {predicate.column}
+    return {column for part in predicate.parts for column in columns(part)}
+
+
+def _merged(parts: Sequence[Predicate], *, intersect: bool) -> list[Predicate]:
+    """Leaves of one column as one leaf, nothing twice, in one order."""
+    sets: dict[str, Values] = {}
+    others: dict[Predicate, None] = {}
+    for part in parts:
+        if not isinstance(part, In):
+            others[part] = None
+        elif part.column not in sets:
+            sets[part.column] = part.values
+        elif intersect:
+            sets[part.column] &= part.values
+        else:
+            sets[part.column] |= part.values
+    leaves = [In(column, values) for column, values in sets.items()]
+    return sorted({*leaves, *others}, key=str)
+
+
+def _closed(interval: Interval) -> Interval:
+    """An open end at a whole value moves to the next value: after 1 is before 2, and before FALSE is nothing."""
+    return _stepped(interval[0]), _stepped(interval[1])
+
+
+def _stepped(cut: Cut) -> Cut:
+    if isinstance(cut.value, bool):
+        return {(False, -1): BELOW, (True, 1): ABOVE}.get((cut.value, cut.side), Cut(True, -1))
+    if cut.side != 1 or cut.value is None:
+        return cut
+    step = following(cut.value)
+    return cut if step is None else Cut(step, -1)
+
+
+def _single(low: Cut, high: Cut) -> bool:
+    return low.side == -1 and high == _stepped(Cut(low.value, 1))
+
+
+def _edge(cut: Cut) -> str:
+    if cut.value is None:
+        return "-" if cut.side < 0 else "+"
+    return f"{'<' if cut.side < 0 else '>'}{spelled(cut.value)!r}"

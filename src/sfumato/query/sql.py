@@ -1,0 +1,325 @@
+"""The SQL front door: one SELECT in, a request out, or a refusal in the asker's words.
+
+    SELECT column, COUNT(DISTINCT unit) | COUNT(*) | a measure's name
+    FROM table [WHERE ...] GROUP BY column [ORDER BY 2 DESC] [LIMIT k]
+
+Anything that is not on the list of what is understood is refused; nothing is passed through. Size and nesting are
+capped on the tokens, before anything recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from sfumato.errors import NotSupported
+from sfumato.query.policy import Column, Measure, Policy, TablePolicy
+from sfumato.query.predicate import EVERYTHING, NOTHING, Predicate, all_of, any_of, negated
+from sfumato.query.request import MAX_DEPTH, Histogram, Request, TopK, Total, compared
+
+MAX_LENGTH = 20_000
+MAX_TOKENS = 5_000
+
+FORM = "SELECT column, COUNT(DISTINCT unit) FROM table WHERE ... GROUP BY column ORDER BY 2 DESC LIMIT 10"
+
+_CLAUSES = {"expressions", "from_", "where", "group", "order", "limit"}
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
+
+_COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
+    # the operator, and the one it becomes when the literal stands first
+    exp.EQ: ("eq", "eq"),
+    exp.NEQ: ("ne", "ne"),
+    exp.LT: ("lt", "gt"),
+    exp.LTE: ("le", "ge"),
+    exp.GT: ("gt", "lt"),
+    exp.GTE: ("ge", "le"),
+}
+
+# What people try first, and what to try instead.
+_HINTS: dict[str, str] = {
+    "joins": "JOIN has no private form here; ask the owner for a view that joins the tables",
+    "laterals": "JOIN has no private form here; ask the owner for a view that joins the tables",
+    "with_": "WITH has no private form here; ask one plain SELECT",
+    "having": "HAVING has no private form: it would look at exact counts; take LIMIT k and read the list",
+    "distinct": "SELECT DISTINCT has no private form; ask COUNT(DISTINCT unit) ... GROUP BY column",
+    "offset": "OFFSET has no private form; a longer LIMIT continues a shorter list and costs only the new rows",
+    "windows": "window functions have no private form",
+    "qualify": "QUALIFY has no private form; take LIMIT k",
+    "sample": "TABLESAMPLE has no private form; the noise is the sampling",
+}
+
+
+def read_sql(text: str, policy: Policy) -> Request:
+    """The request that `text` makes, its filter typed by the policy."""
+    select = _parsed(text)
+    for clause, value in select.args.items():
+        if value and clause not in _CLAUSES:
+            raise NotSupported(
+                _HINTS.get(clause, f"{clause.strip('_').upper()} has no private form; the form is {FORM}")
+            )
+    table, alias = _table(select, policy)
+    return _Reader(table, alias).request(select)
+
+
+class _Reader:
+    """One SELECT over one table: names resolve against its policy and the SELECT list."""
+
+    def __init__(self, table: TablePolicy, alias: str) -> None:
+        self.table, self.alias = table, alias
+
+    def request(self, select: exp.Select) -> Request:
+        keys, measure = self._select_list(select)
+        where = self._where(select.args["where"].this) if select.args.get("where") else EVERYTHING
+        self._check_group(select, keys)
+        self._check_order(select, keys, measure)
+        limit = _limit(select)
+        if not keys and limit is not None:
+            raise NotSupported("a total is one row: leave LIMIT out, or GROUP BY a column")
+        if not keys:
+            return Total(self.table.name, measure.name, where)
+        by = tuple(column.name for column in keys)
+        if limit is None:
+            return Histogram(self.table.name, by, measure.name, where)
+        return TopK(self.table.name, by, measure.name, where, limit)
+
+    # -- the SELECT list --
+
+    def _select_list(self, select: exp.Select) -> tuple[list[Column], Measure]:
+        keys, measures = [], []
+        for item in select.expressions:
+            measure = self._measure(item.unalias())
+            if measure is None:
+                keys.append(self._column(item.unalias()))
+            else:
+                measures.append(measure)
+        if len(measures) > 1:
+            raise NotSupported(
+                f"one measure a question: ask for {' and for '.join(m.name for m in measures)} separately"
+            )
+        if not measures:
+            raise NotSupported(f"rows cannot be listed, only counted: add COUNT(DISTINCT {self.table.privacy_unit})")
+        if len({key.name for key in keys}) < len(keys):
+            raise NotSupported("a column is selected twice; name it once")
+        return keys, measures[0]
+
+    def _measure(self, node: exp.Expr) -> Measure | None:
+        """The measure that an item of the SELECT list means, or None for a plain column."""
+        if isinstance(node, exp.Count):
+            return self._count(node)
+        if isinstance(node, exp.Sum):
+            column = self._name(node.this)
+            return self._only("sum", f"SUM({column[:60]})", lambda m: (m.column or "").casefold() == column.casefold())
+        if isinstance(node, exp.AggFunc):
+            raise NotSupported(f"{node.sql_name()} has no private form here; there is {self._offer()}")
+        if not isinstance(node, exp.Column):
+            return None
+        name = self._name(node)
+        known = {measure.casefold(): measure for measure in self.table.measures}
+        is_column = name.casefold() in {column.casefold() for column in self.table.columns}
+        return None if is_column or name.casefold() not in known else self.table.measures[known[name.casefold()]]
+
+    def _count(self, node: exp.Count) -> Measure:
+        counted = node.this
+        if isinstance(counted, exp.Star) and not node.expressions:
+            return self._only("rows", "COUNT(*)", lambda _: True)
+        if isinstance(counted, exp.Distinct) and len(counted.expressions) == 1 and not counted.args.get("on"):
+            name = self._name(counted.expressions[0])
+            if name.casefold() == self.table.privacy_unit.casefold():
+                return self._only("units", f"COUNT(DISTINCT {name[:60]})", lambda _: True)
+        raise NotSupported(f"only people and rows can be counted here: there is {self._offer()}")
+
+    def _only(self, kind: str, words: str, fits: Callable[[Measure], bool]) -> Measure:
+        found = [m for m in self.table.measures.values() if m.counts == kind and fits(m)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise NotSupported(f"{words} could mean {' or '.join(m.name for m in found)}: ask for one by its name")
+        raise NotSupported(f"{words} is not allowed for {self.table.name}; there is {self._offer()}")
+
+    def _offer(self) -> str:
+        return ", ".join(self.table.measures) or "no measure at all"
+
+    # -- names --
+
+    def _name(self, node: exp.Expr | None) -> str:
+        """A column's written name, unqualified; qualifiers must be the table or its alias."""
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or node.args.get("db"):
+            raise NotSupported(f"only plain columns can be selected and filtered; the form is {FORM}")
+        if node.table and node.table.casefold() not in {self.table.name.casefold(), self.alias.casefold()}:
+            raise NotSupported(f"there is no table {node.table[:60]!r} in this question; FROM names {self.table.name}")
+        return node.name
+
+    def _column(self, node: exp.Expr) -> Column:
+        if isinstance(node, exp.Star):
+            raise NotSupported("SELECT * would list people; count them: " + FORM)
+        return self.table.column(self._name(node))
+
+    # -- GROUP BY and ORDER BY --
+
+    def _check_group(self, select: exp.Select, keys: list[Column]) -> None:
+        group = select.args.get("group")
+        if group is None:
+            if keys:
+                raise NotSupported(
+                    f"a selected column is grouped by: add GROUP BY {', '.join(key.name for key in keys)}"
+                )
+            return
+        if any(value for clause, value in group.args.items() if clause != "expressions"):
+            raise NotSupported("ROLLUP, CUBE, GROUPING SETS and ALL have no private form; GROUP BY columns by name")
+        named = {self._position(node, select, keys) for node in group.expressions}
+        if named != {key.name for key in keys}:
+            raise NotSupported("GROUP BY and the SELECT list must name the same columns")
+
+    def _position(self, node: exp.Expr, select: exp.Select, keys: list[Column]) -> str:
+        """The column that a GROUP BY or ORDER BY item means: by ordinal, alias or name."""
+        item = _referenced(node, select)
+        return self._column(item).name
+
+    def _check_order(self, select: exp.Select, keys: list[Column], measure: Measure) -> None:
+        order = select.args.get("order")
+        if order is None:
+            return
+        first, *rest = order.expressions
+        item = _referenced(first.this, select)
+        if self._measure(item) != measure or not first.args.get("desc"):
+            raise NotSupported("a list is in the order of its counts, largest first: ORDER BY 2 DESC")
+        for ordered in rest:
+            if ordered.args.get("desc") or self._position(ordered.this, select, keys) not in {key.name for key in keys}:
+                raise NotSupported("after the count only the grouped columns may follow in ORDER BY, ascending")
+
+    # -- WHERE --
+
+    def _where(self, node: exp.Expr) -> Predicate:
+        if isinstance(node, exp.Paren):
+            return self._where(node.this)
+        if isinstance(node, exp.And | exp.Or):
+            join = all_of if isinstance(node, exp.And) else any_of
+            return join([self._where(part) for part in node.flatten()])
+        if isinstance(node, exp.Not):
+            return negated(self._where(node.this))
+        if isinstance(node, exp.Boolean):
+            return EVERYTHING if node.this else NOTHING
+        if isinstance(node, exp.Column):
+            return self._truth(node)
+        return self._comparison(node)
+
+    def _truth(self, node: exp.Column) -> Predicate:
+        column = self._column(node)
+        if column.type != "boolean":
+            raise NotSupported(f"{column.name} is not a condition; compare it with something")
+        return compared(column, "eq", True)
+
+    def _comparison(self, node: exp.Expr) -> Predicate:
+        if type(node) in _COMPARISONS:
+            forwards, backwards = _COMPARISONS[type(node)]
+            if isinstance(node.this, exp.Column):
+                return compared(self._column(node.this), forwards, _literal(node.expression))
+            return compared(self._column(node.expression), backwards, _literal(node.this))
+        if isinstance(node, exp.In) and not any(
+            v for clause, v in node.args.items() if clause not in ("this", "expressions")
+        ):
+            values = [_literal(value) for value in node.expressions]
+            return compared(self._column(node.this), "in", values)
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            bounds = [_literal(node.args["low"]), _literal(node.args["high"])]
+            return compared(self._column(node.this), "between", bounds)
+        raise NotSupported("a filter compares a column with literals: =, <>, <, <=, >, >=, IN, BETWEEN, AND, OR, NOT")
+
+
+def _parsed(text: str) -> exp.Select:
+    if not isinstance(text, str) or len(text) > MAX_LENGTH:
+        raise NotSupported(f"a question is text of at most {MAX_LENGTH} characters")
+    try:
+        _check_size(sqlglot.tokenize(text))
+        statements = sqlglot.parse(text)
+    except (SqlglotError, RecursionError, ValueError):
+        raise NotSupported(f"this could not be read as SQL; the form is {FORM}") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+        raise NotSupported(f"ask one SELECT at a time; the form is {FORM}")
+    return statements[0]
+
+
+def _check_size(tokens: list[Token]) -> None:
+    if len(tokens) > MAX_TOKENS:
+        raise NotSupported(f"the question is longer than {MAX_TOKENS} words and signs; ask for ranges instead of lists")
+    depth = run = 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        run = run + 1 if token.token_type in _PREFIXES else 0
+        if depth + run > MAX_DEPTH:
+            raise NotSupported(f"the question is nested more than {MAX_DEPTH} deep; flatten it")
+
+
+def _table(select: exp.Select, policy: Policy) -> tuple[TablePolicy, str]:
+    source = select.args.get("from_")
+    node = source.this if source else None
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise NotSupported(f"ask of one table by its name; the form is {FORM}")
+    extras = [clause for clause, value in node.args.items() if value and clause not in ("this", "alias")]
+    if extras:
+        raise NotSupported(_HINTS.get(extras[0], "a table is named plainly, without schema or options"))
+    return policy.table(node.name), node.alias or node.name
+
+
+def _referenced(node: exp.Expr, select: exp.Select) -> exp.Expr:
+    """An item of the SELECT list, if `node` is its ordinal or its alias; otherwise `node` itself."""
+    items: list[exp.Expr] = select.expressions
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) if node.this.isdigit() else 0
+        if not 1 <= place <= len(items):
+            raise NotSupported(f"there is no column number {node.this[:20]} in the SELECT list")
+        return items[place - 1].unalias()
+    if isinstance(node, exp.Column) and not node.table:
+        for item in items:
+            if isinstance(item, exp.Alias) and item.alias.casefold() == node.name.casefold():
+                return item.unalias()
+    return node
+
+
+def _limit(select: exp.Select) -> int | None:
+    limit = select.args.get("limit")
+    if limit is None:
+        return None
+    count = limit.args.get("expression")
+    extras = [clause for clause, value in limit.args.items() if value and clause != "expression"]
+    if (
+        extras
+        or not isinstance(count, exp.Literal)
+        or count.is_string
+        or not count.this.isdigit()
+        or len(count.this) > 9
+    ):
+        raise NotSupported("LIMIT takes a whole number, such as LIMIT 10")
+    if int(count.this) < 1:
+        raise NotSupported("LIMIT must be at least 1")
+    return int(count.this)
+
+
+def _literal(node: exp.Expr) -> Any:
+    """The raw value of a literal; its column decides what it means."""
+    if isinstance(node, exp.Paren):
+        return _literal(node.this)
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+        return _literal(node.this)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return _number(f"-{node.this.this}")
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        return node.this if node.is_string else _number(node.this)
+    raise NotSupported("a filter compares a column with literal values: text in 'quotes', numbers, TRUE, FALSE, dates")
+
+
+def _number(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        raise NotSupported(f"{digits[:40]} is not a number that can be compared with") from None

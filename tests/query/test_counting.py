@@ -1,0 +1,157 @@
+"""The query counts what it should, and no person can move it further than her bounds, whatever the rows are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.query.plan import plan
+from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
+from sfumato.query.request import Histogram, Total
+
+PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
+
+rows = st.tuples(
+    st.none() | st.integers(1, 4),
+    st.none() | st.sampled_from(["a", "b", "é", "A", "it's"]),
+    st.none() | st.sampled_from(["x", "y", "z"]),
+    st.none() | st.integers(-3, 9),
+)
+tables = st.lists(rows, max_size=25)
+
+
+def policy(max_groups: int | None, domain=None, guaranteed=False) -> Policy:
+    columns = (
+        Column("word", max_groups=max_groups, domain=domain, guaranteed=guaranteed),
+        Column("letter", max_groups=max_groups),
+        Column("n", type="integer"),
+    )
+    measures = (Measure("people"), Measure("rows", "rows", max_per_unit=2), Measure("sum", "sum", "n", max_per_unit=5))
+    named = {column.name: column for column in columns}
+    return Policy({"t": TablePolicy("t", "unit", named, {measure.name: measure for measure in measures})})
+
+
+def counted(data, request, at: Policy) -> dict:
+    """The exact counts by key, as the engine returns them."""
+    with duckdb.connect() as engine:
+        engine.execute("CREATE TABLE t (unit INTEGER, word VARCHAR, letter VARCHAR, n BIGINT)")
+        if data:
+            engine.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", data)
+        found = engine.execute(plan(request, at, PRICES).query.sql("duckdb")).fetchall()
+    assert found == sorted(found, key=lambda row: (-row[-1], row[:-1]))
+    return {row[:-1]: int(row[-1]) for row in found}
+
+
+def expected(data, keys: tuple[int, ...], measure: str, most: int | None, passes) -> Counter:
+    """The same by definition: a person's part of each key, her `most` fullest keys, added up."""
+    people: dict = {}
+    for row in data:
+        key = tuple(row[i] for i in keys)
+        if row[0] is not None and None not in key and passes(row):
+            people.setdefault(row[0], {}).setdefault(key, []).append(row)
+    total: Counter = Counter()
+    for groups in people.values():
+        kept = sorted(groups, key=lambda key: (-len(groups[key]), key))[: most if keys else None]
+        for key in kept:
+            total[key] += part(groups[key], measure)
+    return total
+
+
+def part(own, measure: str) -> int:
+    if measure == "people":
+        return 1
+    if measure == "rows":
+        return min(len(own), 2)
+    return min(max(sum(row[3] or 0 for row in own), 0), 5)
+
+
+SHAPES = [("word",), ("word", "letter"), ()]
+PLACES = {"word": 1, "letter": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["people", "rows", "sum"])
+@pytest.mark.parametrize("by", SHAPES, ids=str)
+@pytest.mark.parametrize("max_groups", [None, 1, 2])
+@settings(max_examples=12)
+@given(data=tables)
+def test_counts_are_exact(data, measure, by, max_groups):
+    where = {"n": {"ge": 0}}
+    request = Histogram("t", by, measure, where) if by else Total("t", measure, where)
+    found = counted(data, request, policy(max_groups))
+    most = None if max_groups is None else max_groups ** len(by)
+    keys = tuple(PLACES[name] for name in sorted(by))
+    reference = expected(data, keys, measure, most, lambda row: row[3] is not None and row[3] >= 0)
+    assert {key: count for key, count in found.items() if count} == {key: n for key, n in reference.items() if n}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["people", "rows", "sum"])
+@pytest.mark.parametrize("max_groups", [1, 2])
+@settings(max_examples=25)
+@given(data=tables, own=st.lists(rows, max_size=12))
+def test_one_person_moves_no_count_down_none_beyond_tau_and_few_at_all(data, own, measure, max_groups):
+    newcomer = [(99, *row[1:]) for row in own]
+    before, after = (counted(d, Histogram("t", "word", measure), policy(max_groups)) for d in (data, data + newcomer))
+    moved = {key: after.get(key, 0) - before.get(key, 0) for key in before.keys() | after.keys()}
+    tau = {"people": 1, "rows": 2, "sum": 5}[measure]
+    assert all(0 <= change <= tau for change in moved.values())
+    assert sum(change > 0 for change in moved.values()) <= max_groups
+
+
+def test_a_guaranteed_bound_is_not_enforced():
+    data = [(1, "a", "x", 1), (1, "b", "x", 1)]
+    assert len(counted(data, Histogram("t", "word", "people"), policy(1))) == 1
+    assert len(counted(data, Histogram("t", "word", "people"), policy(1, guaranteed=True))) == 2
+
+
+def test_values_outside_a_public_domain_are_left_out():
+    data = [(1, "a", "x", 1), (2, "b", "x", 1), (3, "zzz", "x", 1)]
+    found = plan(Histogram("t", "word", "people"), policy(1, domain=("a", "b", "c")), PRICES)
+    assert found.domain == (("a",), ("b",), ("c",))
+    assert counted(data, Histogram("t", "word", "people"), policy(1, domain=("a", "b", "c"))) == {("a",): 1, ("b",): 1}
+
+
+def test_literals_stay_literals():
+    hostile = "x' OR 1=1; DROP TABLE t; --"
+    data = [(1, hostile, "x", 1), (2, "a", "x", 1)]
+    assert counted(data, Histogram("t", "word", "people", {"word": hostile}), policy(None)) == {(hostile,): 1}
+    assert counted(data, Histogram("t", "word", "people", {"word": "x\\' --"}), policy(None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("by", "max_groups", "domain", "name", "reserve"),
+    [
+        ("word", None, None, "unknown_gumbel", "201 units and 1 call"),
+        ("word", 1, None, "unknown_gaussian", "1 unit and 1 call"),
+        ("word", None, ("a", "b"), "known_gumbel", "200 units and 0 calls"),
+        ("word", 2, ("a", "b"), "known_gaussian", "2 units and 0 calls"),
+        (["word", "letter"], 2, ("a", "b"), "unknown_gaussian", "1 unit and 1 call"),
+        (["word", "letter"], None, ("a", "b"), "unknown_gumbel", "201 units and 1 call"),
+    ],
+)
+def test_the_mechanism_is_a_look_up(by, max_groups, domain, name, reserve):
+    found = plan(Histogram("t", by, "people"), policy(max_groups, domain=domain), PRICES)
+    assert found.mechanism.name == name
+    assert str(found.reserve) == reserve
+
+
+def test_several_columns_multiply_their_bounds():
+    found = plan(Histogram("t", ["letter", "word"], "rows"), policy(3), PRICES)
+    assert found.mechanism.max_groups == 9
+    assert found.mechanism.tau == 2
+    assert found.columns == ("letter", "word")
+
+
+def test_a_total_is_one_unit():
+    found = plan(Total("t", "sum"), policy(None), PRICES)
+    assert found.mechanism.name == "known_laplace"
+    assert str(found.reserve) == "1 unit and 0 calls"
+    assert found.domain == ((),)
+    assert counted([], Total("t", "sum"), policy(None)) == {(): 0}
+    assert counted([], Total("t", "people"), policy(None)) == {(): 0}

@@ -1,0 +1,164 @@
+"""Filters keep their meaning, NULLs included, and equal meanings have equal forms."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.query.predicate import (
+    ABOVE,
+    ALL_VALUES,
+    BELOW,
+    EVERYTHING,
+    NO_VALUES,
+    NOTHING,
+    AllOf,
+    AnyOf,
+    Cut,
+    In,
+    Values,
+    all_of,
+    any_of,
+    columns,
+    negated,
+    pruned,
+)
+
+COLUMNS = {"n": range(-1, 7), "flag": (False, True), "word": ("", "a", "ab", "b", "c", "é")}
+
+
+def cuts(values):
+    return st.builds(Cut, st.sampled_from(list(values)), st.sampled_from([-1, 1])) | st.sampled_from([BELOW, ABOVE])
+
+
+@st.composite
+def leaves(draw):
+    column = draw(st.sampled_from(sorted(COLUMNS)))
+    intervals = draw(st.lists(st.tuples(cuts(COLUMNS[column]), cuts(COLUMNS[column])), max_size=3))
+    return In(column, Values.union(intervals))
+
+
+def branches(inner):
+    parts = st.lists(inner, max_size=3)
+    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negated, inner)
+
+
+filters = st.recursive(leaves(), branches, max_leaves=8)
+rows = st.fixed_dictionaries({column: st.none() | st.sampled_from(list(values)) for column, values in COLUMNS.items()})
+
+
+def truth(predicate, row) -> bool | None:
+    """SQL's three values, by definition: a comparison with NULL is NULL, AND is the least, OR the greatest."""
+    if isinstance(predicate, In):
+        value = row[predicate.column]
+        return None if value is None else value in predicate.values
+    parts = [truth(part, row) for part in predicate.parts]
+    decisive = isinstance(predicate, AnyOf)
+    if decisive in parts:
+        return decisive
+    return None if None in parts else not decisive
+
+
+def flipped(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+@given(st.lists(leaves(), max_size=4), rows)
+def test_joining_keeps_the_truth(parts, row):
+    assert truth(all_of(parts), row) == truth(AllOf(tuple(parts)), row)
+    assert truth(any_of(parts), row) == truth(AnyOf(tuple(parts)), row)
+
+
+@given(filters, rows)
+def test_negation_flips_the_truth_and_leaves_null_alone(predicate, row):
+    assert truth(negated(predicate), row) == flipped(truth(predicate, row))
+
+
+@given(filters, rows)
+def test_pruning_keeps_the_rows_that_pass(predicate, row):
+    assert (truth(pruned(predicate), row) is True) == (truth(predicate, row) is True)
+
+
+def test_a_contradiction_under_a_negation_still_asks_for_a_value():
+    contradiction = all_of([In("n", Values.of(1)), In("n", Values.of(2))])
+    assert pruned(contradiction) == NOTHING
+    assert pruned(negated(contradiction)) == In("n", ALL_VALUES) != EVERYTHING
+
+
+@given(filters)
+def test_double_negation_is_none(predicate):
+    assert negated(negated(predicate)) == predicate
+
+
+@given(st.lists(filters, max_size=4), st.randoms(use_true_random=False))
+def test_neither_order_nor_repetition_nor_nesting_matters(parts, random):
+    shuffled = parts + parts[:2]
+    random.shuffle(shuffled)
+    for join in (all_of, any_of):
+        assert join(shuffled) == join(parts) == join([join(parts[:2]), join(parts[2:])])
+
+
+@given(filters)
+def test_de_morgan(predicate):
+    other = In("n", Values.of(3))
+    assert negated(all_of([predicate, other])) == any_of([negated(predicate), negated(other)])
+
+
+@given(st.lists(st.tuples(cuts(range(8)), cuts(range(8))), max_size=4), st.integers(-2, 9))
+def test_sets_contain_what_their_intervals_do(intervals, value):
+    inside = any(low < Cut(value, 0) < high for low, high in intervals)
+    assert (value in Values.union(intervals)) == inside
+    assert (value in ~Values.union(intervals)) == (not inside)
+
+
+@given(st.lists(st.integers(0, 5), max_size=5), st.lists(st.integers(0, 5), max_size=5))
+def test_sets_of_points_are_sets(one, other):
+    assert Values.of(*one) | Values.of(*other) == Values.of(*{*one, *other})
+    assert Values.of(*one) & Values.of(*other) == Values.of(*({*one} & {*other}))
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (Values.between(Cut(1, 1), ABOVE), Values.between(Cut(2, -1), ABOVE)),
+        (Values.between(Cut(1, -1), Cut(3, 1)), Values.of(1, 2, 3)),
+        (~Values.of(False), Values.of(True)),
+        (Values.of(True, False), ALL_VALUES),
+        (Values.between(Cut(date(2024, 2, 28), 1), Cut(date(2024, 3, 1), -1)), Values.of(date(2024, 2, 29))),
+        (Values.between(Cut(3, -1), Cut(1, 1)), NO_VALUES),
+        (Values.of("b", "a", "b"), Values.of("a", "b")),
+    ],
+)
+def test_one_form_for_one_set(one, same):
+    assert one == same
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Values.between(Cut(Fraction(1), 1), ABOVE), Values.between(Cut(Fraction(2), -1), ABOVE)),
+        (Values.between(Cut("a", 1), ABOVE), Values.between(Cut("b", -1), ABOVE)),
+        (Values.between(Cut(datetime(2024, 1, 1), 1), ABOVE), Values.between(Cut(datetime(2024, 1, 2), -1), ABOVE)),
+    ],
+)
+def test_types_without_a_next_value_keep_their_open_ends(one, other):
+    assert one != other
+
+
+def test_points_are_listed_where_there_are_only_points():
+    assert Values.of("b", "a").points == ("a", "b")
+    assert Values.between(Cut("a", -1), Cut("b", 1)).points is None
+
+
+def test_the_text_of_a_filter_tells_types_apart():
+    assert str(In("c", Values.of("1"))) != str(In("c", Values.of(1))) != str(In("c", Values.of(Fraction(1))))
+    assert str(In("a' in [", Values.of("b"))) != str(In("a", Values.of("' in [b")))
+
+
+def test_columns_of_a_filter():
+    assert columns(all_of([In("a", ALL_VALUES), any_of([In("b", ALL_VALUES), In("a", Values.of(1))])])) == {"a", "b"}
+    assert columns(EVERYTHING) == set()

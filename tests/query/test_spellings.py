@@ -1,0 +1,187 @@
+"""One digest a meaning: twenty questions in two hundred spellings each, and near misses that must differ."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+
+from sfumato.query.plan import plan
+from sfumato.query.sql import read_sql
+
+SPELLINGS = 200
+
+# A filter is a list of conjuncts; a conjunct is a list of equal spellings, each a function of a coin.
+EMEA = [
+    "region = 'emea'",
+    "region IN ('emea')",
+    "'emea' = region",
+    "NOT region <> 'emea'",
+    "NOT (NOT (region = 'emea'))",
+]
+TWO = [
+    "region IN ('emea', 'apac')",
+    "region IN ('apac', 'emea', 'apac')",
+    "(region = 'emea' OR region = 'apac')",
+    "(region = 'apac' OR region IN ('emea'))",
+    "NOT (region <> 'emea' AND region <> 'apac')",
+    "NOT region NOT IN ('apac', 'emea')",
+]
+NOT_ART = [
+    "article <> 'x'",
+    "NOT article = 'x'",
+    "article != 'x'",
+    "article NOT IN ('x')",
+    "(article < 'x' OR article > 'x')",
+]
+RANGE = [
+    "n BETWEEN 1 AND 5",
+    "(n >= 1 AND n <= 5)",
+    "n IN (1, 2, 3, 4, 5)",
+    "(n > 0 AND n < 6)",
+    "(5 >= n AND 1 <= n)",
+    "NOT (n < 1 OR n > 5)",
+    "(n = 1 OR n BETWEEN 2 AND 5)",
+    "n BETWEEN 1.0 AND '5'",
+]
+MARCH = [
+    "day BETWEEN '2026-03-01' AND '2026-03-31'",
+    "(day >= DATE '2026-03-01' AND day < '2026-04-01')",
+    "(day > '2026-02-28' AND day <= CAST('2026-03-31' AS DATE))",
+    "NOT (day < '2026-03-01' OR '2026-03-31' < day)",
+]
+PAID = ["paid", "paid = TRUE", "NOT paid = FALSE", "paid <> false", "paid IN (TRUE)", "NOT NOT paid"]
+HALF = ["score > 0.5", "score > .5", "score > 5e-1", "0.50 < score", "NOT score <= 0.5", "score > '0.5'"]
+EITHER = [
+    "(region = 'emea' OR n > 3)",
+    "(n > 3 OR region = 'emea')",
+    "(n >= 4 OR region IN ('emea') OR n > 3)",
+    "NOT (NOT region = 'emea' AND n <= 3)",
+]
+NOON = ["at >= '2026-03-01 12:00:00'", "at >= TIMESTAMP '2026-03-01 12:00'", "NOT at < '2026-03-01T12:00:00'"]
+
+PEOPLE = ["COUNT(DISTINCT member_id)", "members", "count( distinct e.member_id )", "Count(DISTINCT MEMBER_ID)"]
+ROWS = ["COUNT(*)", "shares", "count ( * )"]
+SUMS = ["SUM(n)", "visits", "sum(e.n)"]
+
+QUESTIONS = [
+    (["article"], PEOPLE, [], 10),
+    (["article"], PEOPLE, [EMEA], 10),
+    (["article"], PEOPLE, [TWO, RANGE], None),
+    (["article"], ROWS, [NOT_ART], 5),
+    (["article"], SUMS, [MARCH, PAID, HALF], 100),
+    (["region"], PEOPLE, [RANGE], None),
+    (["region"], ROWS, [EITHER], None),
+    (["topic"], PEOPLE, [NOON], 3),
+    (['"job title"'], PEOPLE, [EMEA, MARCH], 7),
+    (["article", "region"], PEOPLE, [PAID], 20),
+    (['"job title"', "country"], ROWS, [TWO], None),
+    (["topic", "region"], SUMS, [EITHER, NOT_ART], 9),
+    ([], PEOPLE, [], None),
+    ([], PEOPLE, [EMEA, RANGE, MARCH], None),
+    ([], ROWS, [PAID, TWO], None),
+    ([], SUMS, [HALF, NOT_ART], None),
+    (["country"], PEOPLE, [EITHER, NOON], 2),
+    (["article"], PEOPLE, [EITHER, MARCH, PAID, HALF, NOT_ART], 50),
+    (["day"], PEOPLE, [RANGE, NOON], 31),
+    (["paid"], SUMS, [TWO, HALF], None),
+]
+
+
+def spelled(question, coin: random.Random) -> str:
+    keys, measure, conjuncts, limit = question
+    keys = coin.sample(keys, len(keys))
+    alias = coin.choice(["", " e", " AS e"])
+    counted = coin.choice([m for m in measure if alias or "e." not in m])
+    items = [key + coin.choice(["", f" AS k{i}"]) for i, key in enumerate(keys)] + [
+        counted + coin.choice(["", " AS c"])
+    ]
+    parts = [coin.choice(spellings) for spellings in conjuncts]
+    parts += coin.sample(parts, coin.randint(0, len(parts)))
+    coin.shuffle(parts)
+    where = " AND ".join(parts) or coin.choice(["", "TRUE"])
+    sql = f"SELECT {', '.join(items)} FROM engagements{alias}" + (f" WHERE {where}" if where else "")
+    if keys:
+        by = [coin.choice([key, str(1 + i)]) for i, key in enumerate(keys)]
+        sql += f" GROUP BY {', '.join(coin.sample(by, len(by)))}"
+        sql += coin.choice(["", f" ORDER BY {len(items)} DESC", f" ORDER BY {counted} DESC, 1"])
+        sql += f" LIMIT {limit}" if limit else coin.choice(["", " LIMIT 100"])
+    return mangled(sql, coin)
+
+
+def mangled(sql: str, coin: random.Random) -> str:
+    """Other case and white space outside of quotes, and a comment."""
+    parts = sql.split("'")
+    for i in range(0, len(parts), 2):
+        pieces = parts[i].split('"')
+        pieces[::2] = [
+            coin.choice([str.upper, str.lower, str])(piece).replace(" ", coin.choice([" ", "\n ", "\t"]))
+            for piece in pieces[::2]
+        ]
+        parts[i] = '"'.join(pieces)
+    return "'".join(parts) + coin.choice(["", ";", " -- please", " /* thank you */"])
+
+
+@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+def test_two_hundred_spellings_have_one_digest(number, policy, prices):
+    coin = random.Random(number)
+    spellings = {spelled(QUESTIONS[number], coin) for _ in range(SPELLINGS)}
+    plans = [plan(read_sql(sql, policy), policy, prices) for sql in spellings]
+    assert len({found.digest for found in plans}) == 1
+    assert len({found.query.sql("duckdb") for found in plans}) == 1
+    assert len({found.reserve for found in plans}) == 1
+
+
+def test_different_questions_have_different_digests(policy, prices):
+    coin = random.Random(0)
+    digests = [plan(read_sql(spelled(q, coin), policy), policy, prices).digest for q in QUESTIONS]
+    assert len(set(digests)) == len(QUESTIONS)
+
+
+NEAR_MISSES = [
+    "n > 1",
+    "n >= 1",
+    "n < 1",
+    "n <> 1",
+    "n = 1",
+    "n IN (1, 2)",
+    "n = 1 OR region = 'emea'",
+    "n = 1 AND region = 'emea'",
+    "region = 'emea'",
+    "region <> 'emea'",
+    "region = 'EMEA'",
+    "article = 'emea'",
+    "article = '1'",
+    "article = ' 1'",
+    "score = 1",
+    "score > 1",
+    "score >= 1",
+    "n = 1 AND n = 2",
+    "NOT (n = 1 AND n = 2)",
+    "NOT (n = 1 AND n = 2) AND region = 'emea'",
+    "paid",
+    "NOT paid",
+    "paid OR NOT paid",
+    "TRUE",
+    "day = '2026-01-01'",
+    "at = '2026-01-01'",
+]
+
+
+def test_near_misses_have_different_digests(policy, prices):
+    digests = {}
+    for where in NEAR_MISSES:
+        sql = f"SELECT article, members FROM engagements WHERE {where} GROUP BY 1"
+        digests[where] = plan(read_sql(sql, policy), policy, prices).digest
+    for one, other in combinations(NEAR_MISSES, 2):
+        assert digests[one] != digests[other], (one, other)
+
+
+def test_k_is_in_the_digest_but_not_in_the_atom(policy, prices):
+    sql = "SELECT article, members FROM engagements GROUP BY 1 LIMIT {}"
+    five, ten = (plan(read_sql(sql.format(k), policy), policy, prices) for k in (5, 10))
+    assert five.atom == ten.atom
+    assert five.digest != ten.digest
+    assert five.mechanism.limit == ten.mechanism.limit == 1000
+    assert five.mechanism.max_k == ten.mechanism.max_k == 100

@@ -1,0 +1,251 @@
+"""What SQL is understood, and how the rest is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfumato.errors import NotSupported
+from sfumato.query.plan import plan
+from sfumato.query.request import Histogram, TopK, Total
+from sfumato.query.sql import read_sql
+
+UNDERSTOOD = [
+    (
+        "SELECT article, COUNT(DISTINCT member_id) FROM engagements WHERE region = 'emea' GROUP BY article LIMIT 10",
+        TopK("engagements", "article", "members", {"region": "emea"}, 10),
+    ),
+    ("SELECT article, members FROM engagements GROUP BY article", Histogram("engagements", "article", "members")),
+    (
+        "SELECT region, COUNT(*) FROM engagements GROUP BY 1 ORDER BY 2 DESC",
+        Histogram("engagements", "region", "shares"),
+    ),
+    ("SELECT SUM(n) FROM engagements", Total("engagements", "visits")),
+    ("SELECT count(distinct member_id) FROM engagements WHERE paid", Total("engagements", "members", {"paid": True})),
+    (
+        'SELECT e."job title" t, region, members m FROM engagements e GROUP BY t, e.region ORDER BY m DESC, t LIMIT 5',
+        TopK("engagements", ["region", "job title"], "members", k=5),
+    ),
+    (
+        "SELECT article, members FROM engagements WHERE NOT (n <= 3 OR day < DATE '2026-01-01') AND 'x' <> article "
+        "GROUP BY 1",
+        Histogram(
+            "engagements", "article", "members", {"n": {"gt": 3}, "day": {"ge": "2026-01-01"}, "article": {"ne": "x"}}
+        ),
+    ),
+    (
+        "SELECT topic, members FROM engagements WHERE at BETWEEN '2026-01-01' AND TIMESTAMP '2026-01-02 12:00:00' "
+        "AND score IN (0.5, -1, 2e1) GROUP BY topic",
+        Histogram(
+            "engagements",
+            "topic",
+            "members",
+            {"at": {"between": ["2026-01-01", "2026-01-02T12:00:00"]}, "score": [0.5, -1, 20]},
+        ),
+    ),
+    ("SELECT members FROM engagements WHERE TRUE", Total("engagements", "members")),
+]
+
+
+@pytest.mark.parametrize(("sql", "request_"), UNDERSTOOD)
+def test_sql_and_structured_requests_meet_in_one_plan(sql, request_, policy, prices):
+    assert plan(read_sql(sql, policy), policy, prices) == plan(request_, policy, prices)
+
+
+REFUSED = {
+    "SELECT * FROM engagements": "would list people",
+    "SELECT article FROM engagements": "add COUNT(DISTINCT member_id)",
+    "SELECT article, n FROM engagements": "add COUNT(DISTINCT member_id)",
+    "SELECT member_id, COUNT(*) FROM engagements GROUP BY member_id": "no column 'member_id'",
+    "SELECT article, COUNT(*) FROM engagements": "add GROUP BY article",
+    "SELECT article, members, shares FROM engagements GROUP BY article": "members and for shares separately",
+    "SELECT artcle, members FROM engagements GROUP BY 1": "did you mean article",
+    "SELECT article, memers FROM engagements GROUP BY 1": "no column 'memers'",
+    "SELECT article, members FROM engagement GROUP BY 1": "did you mean engagements",
+    "SELECT article, members FROM other GROUP BY 1": "there is engagements",
+    "SELECT article, members FROM main.engagements GROUP BY 1": "without schema",
+    "SELECT article, members FROM engagements, engagements b GROUP BY 1": "JOIN has no private form",
+    "SELECT article, members FROM engagements JOIN x USING (y) GROUP BY 1": "JOIN has no private form",
+    "SELECT article, members FROM (SELECT * FROM engagements) GROUP BY 1": "one table by its name",
+    "WITH q AS (SELECT 1) SELECT article, members FROM engagements GROUP BY 1": "WITH has no private form",
+    "SELECT members FROM engagements UNION SELECT members FROM engagements": "one SELECT",
+    "SELECT article, AVG(n) FROM engagements GROUP BY 1": "AVG has no private form",
+    "SELECT article, MAX(n) FROM engagements GROUP BY 1": "MAX has no private form",
+    "SELECT article, MEDIAN(n) FROM engagements GROUP BY 1": "no private form",
+    "SELECT article, APPROX_COUNT_DISTINCT(member_id) FROM engagements GROUP BY 1": "no private form",
+    "SELECT article, ARRAY_AGG(member_id) FROM engagements GROUP BY 1": "no private form",
+    "SELECT article, STRING_AGG(member_id, ',') FROM engagements GROUP BY 1": "no private form",
+    "SELECT article, COUNT(n) FROM engagements GROUP BY 1": "only people and rows",
+    "SELECT article, COUNT(DISTINCT n) FROM engagements GROUP BY 1": "only people and rows",
+    "SELECT article, COUNT(DISTINCT member_id, n) FROM engagements GROUP BY 1": "only people and rows",
+    "SELECT article, COUNT(DISTINCT lower(member_id)) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT article, SUM(score) FROM engagements GROUP BY 1": "SUM(score) is not allowed",
+    "SELECT article, SUM(n + 1) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT article, COUNT(*) + 1 FROM engagements GROUP BY 1": "plain columns",
+    "SELECT lower(article), COUNT(*) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT article || 'x', COUNT(*) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT my_udf(article), COUNT(*) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT CASE WHEN n > 1 THEN 'a' END, COUNT(*) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT 1, COUNT(*) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT article, COUNT(*) FILTER (WHERE n > 1) FROM engagements GROUP BY 1": "plain columns",
+    "SELECT article, COUNT(*) OVER () FROM engagements GROUP BY 1": "plain columns",
+    "SELECT article, article, COUNT(*) FROM engagements GROUP BY 1": "selected twice",
+    "SELECT DISTINCT article FROM engagements": "SELECT DISTINCT has no private form",
+    "SELECT article, members FROM engagements GROUP BY 1 HAVING COUNT(*) > 5": "HAVING has no private form",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT 5 OFFSET 5": "OFFSET has no private form",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT 0": "at least 1",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT 101": "1 to 100 rows",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT 99999999999999999999": "whole number",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT 5.5": "whole number",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT '5'": "whole number",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT 1 + 1": "whole number",
+    "SELECT article, members FROM engagements GROUP BY 1 LIMIT ALL": "",
+    "SELECT members FROM engagements LIMIT 1": "leave LIMIT out",
+    "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 2": "largest first",
+    "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 2 ASC": "largest first",
+    "SELECT article, members FROM engagements GROUP BY 1 ORDER BY article": "largest first",
+    "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 3 DESC": "no column number 3",
+    "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 2 DESC, article DESC": "ascending",
+    "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 2 DESC, region": "grouped columns",
+    "SELECT article, members FROM engagements GROUP BY region": "same columns",
+    "SELECT article, members FROM engagements GROUP BY 1, region": "same columns",
+    "SELECT article, members FROM engagements GROUP BY ROLLUP(article)": "",
+    "SELECT article, members FROM engagements GROUP BY ALL": "by name",
+    "SELECT article, members FROM engagements GROUP BY CUBE(article)": "",
+    "SELECT article, members FROM engagements GROUP BY 7": "no column number 7",
+    "SELECT article, members FROM engagements TABLESAMPLE (10 PERCENT) GROUP BY 1": "TABLESAMPLE",
+    "SELECT article, members FROM engagements QUALIFY ROW_NUMBER() OVER () = 1 GROUP BY 1": "",
+    "SELECT article, members FROM engagements WHERE article LIKE 'a%' GROUP BY 1": "compares a column with literals",
+    "SELECT article, members FROM engagements WHERE article IS NULL GROUP BY 1": "compares a column with literals",
+    "SELECT article, members FROM engagements WHERE article = NULL GROUP BY 1": "literal values",
+    "SELECT article, members FROM engagements WHERE n + 1 = 2 GROUP BY 1": "plain columns",
+    "SELECT article, members FROM engagements WHERE n = score GROUP BY 1": "literal values",
+    "SELECT article, members FROM engagements WHERE 1 = 1 GROUP BY 1": "plain columns",
+    "SELECT article, members FROM engagements WHERE n = (SELECT MAX(n) FROM engagements) GROUP BY 1": "literal values",
+    "SELECT article, members FROM engagements WHERE n IN (SELECT n FROM engagements) GROUP BY 1": "",
+    "SELECT article, members FROM engagements WHERE EXISTS (SELECT 1) GROUP BY 1": "compares a column",
+    "SELECT article, members FROM engagements WHERE member_id = 5 GROUP BY 1": "no column 'member_id'",
+    "SELECT article, members FROM engagements WHERE n = 'many' GROUP BY 1": "n is compared with",
+    "SELECT article, members FROM engagements WHERE n = 1.5 GROUP BY 1": "such as 42",
+    "SELECT article, members FROM engagements WHERE article = 5 GROUP BY 1": "article is compared with",
+    "SELECT article, members FROM engagements WHERE day = 'yesterday' GROUP BY 1": "'2026-11-15'",
+    "SELECT article, members FROM engagements WHERE day = '2026-02-30' GROUP BY 1": "day is compared with",
+    "SELECT article, members FROM engagements WHERE day > now() GROUP BY 1": "literal values",
+    "SELECT article, members FROM engagements WHERE paid = 2 GROUP BY 1": "such as TRUE",
+    "SELECT article, members FROM engagements WHERE n GROUP BY 1": "not a condition",
+    "SELECT article, members FROM engagements WHERE score > 1e999 GROUP BY 1": "score is compared with",
+    "SELECT article, members FROM engagements WHERE x.article = 'a' GROUP BY 1": "no table 'x'",
+    "SELECT article, members FROM engagements WHERE n BETWEEN 1 AND score GROUP BY 1": "literal values",
+    "SELECT article, members FROM engagements WHERE article = 'a' COLLATE NOCASE GROUP BY 1": "",
+    "SELECT article, members FROM read_parquet('/etc/passwd') GROUP BY 1": "one table by its name",
+    "SELECT article, members FROM 'secret.parquet' GROUP BY 1": "",
+    "SELECT article, members INTO x FROM engagements GROUP BY 1": "",
+    "SELECT article, members FROM engagements GROUP BY 1 FOR UPDATE": "",
+    "SELECT article, members FROM engagements GROUP BY 1; DROP TABLE engagements": "one SELECT",
+    "SELECT article, members FROM engagements WHERE article = 'a' OR 1=1 --' GROUP BY 1": "",
+    "DROP TABLE engagements": "one SELECT",
+    "INSERT INTO engagements VALUES (1)": "one SELECT",
+    "COPY engagements TO 'x.csv'": "",
+    "ATTACH 'x.db'": "",
+    "PRAGMA table_info('engagements')": "",
+    "SELECT": "",
+    "": "one SELECT",
+    "hello": "",
+    "SELECT 'unfinished": "could not be read",
+    "SELECT \x00": "",
+}
+
+
+def test_there_are_a_hundred_of_them():
+    assert len(REFUSED) >= 100
+
+
+@pytest.mark.parametrize(("sql", "words"), REFUSED.items(), ids=list(REFUSED))
+def test_refusals_name_the_way_out(sql, words, policy, prices):
+    with pytest.raises(NotSupported) as refusal:
+        plan(read_sql(sql, policy), policy, prices)
+    message = str(refusal.value)
+    assert words in message
+    assert 20 < len(message) < 400
+    assert "\x1b" not in message
+    assert "sqlglot" not in message
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT article, members FROM engagements WHERE " + "NOT " * 3000 + "paid GROUP BY 1",
+        "SELECT article, members FROM engagements WHERE " + "(" * 3000 + "paid" + ")" * 3000 + " GROUP BY 1",
+        "SELECT article, members FROM engagements WHERE n = " + "-" * 3000 + "1 GROUP BY 1",
+        "SELECT article, members FROM engagements WHERE n = " + "- " * 3000 + "1 GROUP BY 1",
+        "SELECT " + "[" * 3000,
+        "SELECT " + "a, " * 4000 + "members FROM engagements",
+        "SELECT article, members FROM engagements WHERE n IN (" + "1, " * 4000 + "1) GROUP BY 1",
+        "SELECT article, members FROM engagements WHERE article = '" + "x" * 30_000 + "' GROUP BY 1",
+        "SELECT article, members FROM engagements WHERE article = '" + "x" * 2_000 + "' GROUP BY 1",
+        "SELECT article, members FROM engagements WHERE n = " + "9" * 5_000 + " GROUP BY 1",
+    ],
+    ids=lambda sql: sql[:70],
+)
+def test_huge_questions_are_refused_before_anything_recurses(sql, policy):
+    with pytest.raises(NotSupported):
+        read_sql(sql, policy)
+
+
+def test_long_chains_without_nesting_are_fine(policy, prices):
+    chain = " OR ".join(f"n = {i}" for i in range(800))
+    found = plan(read_sql(f"SELECT article, members FROM engagements WHERE {chain} GROUP BY 1", policy), policy, prices)
+    between = plan(Histogram("engagements", "article", "members", {"n": {"between": [0, 799]}}), policy, prices)
+    assert found == between
+
+
+BAD_WHERE = [
+    ({"regon": "emea"}, "did you mean region"),
+    ({"region": {"like": "e%"}}, "unknown comparison 'like'"),
+    ({"region": {"in": "emea"}}, "takes a list"),
+    ({"n": {"between": [1]}}, "two values"),
+    ({"n": {"between": [1, 2, 3]}}, "two values"),
+    ({"n": list(range(2000))}, "more than 1000 values"),
+    ({"or": {"region": "emea"}}, "takes a list of filters"),
+    ({"and": ["region"]}, "takes a list of filters"),
+    ({"not": ["region"]}, "takes one filter"),
+    ({"n": None}, "n is compared with"),
+    ({"n": True}, "n is compared with"),
+    ({"n": {"eq": {"a": 1}}}, "n is compared with"),
+    ({"article": 5}, "article is compared with"),
+    ({"article": "a\x00b"}, "article is compared with"),
+    ({"article": "\ud800"}, "article is compared with"),
+    ({"score": float("nan")}, "score is compared with"),
+    ({"day": "2026-13-01"}, "day is compared with"),
+]
+
+
+@pytest.mark.parametrize(("where", "words"), BAD_WHERE, ids=[words for _, words in BAD_WHERE])
+def test_bad_filters_are_refused_by_name(where, words, policy, prices):
+    with pytest.raises(NotSupported, match=words.replace("(", r"\(")):
+        plan(Histogram("engagements", "article", "members", where), policy, prices)
+
+
+def test_a_filter_may_not_be_nested_without_end(policy, prices):
+    where = {"paid": True}
+    for _ in range(500):
+        where = {"not": where}
+    with pytest.raises(NotSupported, match="nested more than 20 deep"):
+        plan(Histogram("engagements", "article", "members", where), policy, prices)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (TopK("engagements", "article", "members", k=0), "1 to 100 rows"),
+        (TopK("engagements", "article", "members", k=101), "1 to 100 rows"),
+        (TopK("engagements", "article", "members", k=2.0), "whole number"),
+        (TopK("engagements", [], "members"), "name a column"),
+        (TopK("engagements", ["article", "article"], "members"), "named twice"),
+        (TopK("engagements", ["article", 3], "members"), "name a column"),
+        (TopK("engagements", "article", "clicks"), "no measure 'clicks'"),
+        (Total("clicks", "members"), "no table 'clicks'"),
+    ],
+)
+def test_bad_requests_are_refused_by_name(request_, words, policy, prices):
+    with pytest.raises(NotSupported, match=words):
+        plan(request_, policy, prices)

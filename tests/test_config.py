@@ -1,0 +1,205 @@
+"""The configuration: strict, typed, and every error by its place in the file."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sfumato.accounting import Charge
+from sfumato.config import Budget, Reference, Version, read_config
+from sfumato.errors import ConfigError
+from sfumato.query.policy import Measure, Prices
+
+FOLDER = Path("/srv/sfumato")
+
+FULL = """
+[ledger]
+url = "sqlite:books.db"
+[noise]
+key_file = "secret/noise.key"
+[engines.local]
+type = "duckdb"
+database = "demo.duckdb"
+[tables.engagements]
+engine = "local"
+source = "engagements"
+privacy_unit = "member_id"
+version = "daily"
+max_k = 50
+limit = 2000
+cap = "everyone"
+[tables.engagements.columns]
+article   = { domain = "unknown" }
+job_title = { domain = "unknown", max_groups = 1 }
+region    = { domain = ["emea", "apac", "amer"], max_groups = 1 }
+country   = { domain = { table = "countries", column = "code" }, max_groups = 1, guaranteed = true }
+day       = { type = "date" }
+[tables.engagements.measures]
+members = { count = "units" }
+shares  = { count = "rows", max_per_unit = 5 }
+visits  = { sum = "n", max_per_unit = 50 }
+[budgets.partner]
+epsilon_per = 0.15
+delta_per   = 1e-10
+information = 3000
+calls       = 30
+resets      = "monthly"
+[budgets.everyone]
+epsilon_per = 0.15
+delta_per   = 1e-10
+information = 90000
+calls       = 900
+mode        = "track"
+count_noise = "laplace"
+[analysts.anna]
+budget = "partner"
+organisation = "acme"
+[organisations.acme]
+budget = "everyone"
+"""
+
+
+def read(text=FULL, environment=None):
+    return read_config(text, FOLDER, environment or {})
+
+
+def test_the_whole_file():
+    config = read()
+    assert config.ledger.url == "sqlite:books.db"
+    assert config.key_file == FOLDER / "secret/noise.key"
+    assert config.engines["local"].database == FOLDER / "demo.duckdb"
+    table = config.tables["engagements"]
+    assert (table.max_k, table.limit, table.cap, table.version) == (50, 2000, "everyone", Version("daily"))
+    assert table.columns["country"].domain == Reference("countries", "code")
+    assert table.measures["visits"] == Measure("visits", "sum", "n", 50)
+    assert config.budgets["partner"] == Budget(
+        Prices(Fraction(3, 20), Fraction(1, 10**10)), Charge(3000, 30), resets="monthly"
+    )
+    assert config.budgets["everyone"].mode == "track"
+    assert (config.analysts["anna"].organisation, config.organisations["acme"]) == ("acme", "everyone")
+
+
+def test_numbers_are_what_they_say():
+    """0.15 in the file is 3/20, not the binary float next to it."""
+    assert read().budgets["partner"].prices.epsilon_per == Fraction(3, 20)
+
+
+def test_a_policy_takes_types_from_the_schema_and_domains_from_references():
+    schema = dict.fromkeys(["article", "job_title", "region", "country"], "text")
+    policy = read().tables["engagements"].policy(schema, {"country": ("fr", "de")}, "v1")
+    assert policy.column("day").type == "date"
+    assert policy.column("country").domain == ("de", "fr")
+    assert policy.column("article").domain is None
+    assert (policy.version, policy.limit, policy.max_k) == ("v1", 2000, 50)
+
+
+def test_an_empty_file_has_defaults():
+    config = read("")
+    assert config.ledger.url == "sqlite:ledger.db"
+    assert config.key_file == FOLDER / "noise.key"
+    assert config.tables == {}
+
+
+def test_the_environment_wins():
+    config = read(
+        environment={"SFUMATO_LEDGER__URL": "postgresql://x", "SFUMATO_BUDGETS__PARTNER__CALLS": "7", "HOME": "/"}
+    )
+    assert config.ledger.url == "postgresql://x"
+    assert config.budgets["partner"].cap == Charge(3000, 7)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in FULL
+    return FULL.replace(old, new, 1)
+
+
+WRONG = {
+    changed("max_k = 50", "max_kk = 50"): "tables.engagements.max_kk: is not a setting; did you mean max_k?",
+    changed("[ledger]", "[leger]"): "leger: is not a setting; did you mean ledger?",
+    changed("resets      =", "reset      ="): "budgets.partner.reset: is not a setting; did you mean resets?",
+    changed('"monthly"', '"montly"'): "did you mean monthly?",
+    changed('type = "duckdb"', 'type = "oracle"'): "engines.local.type: must be one of duckdb",
+    changed(
+        'engine = "local"', 'engine = "locl"'
+    ): "tables.engagements.engine: names an engine that is not in the file",
+    changed('cap = "everyone"', 'cap = "nobody"'): "tables.engagements.cap: names a budget",
+    changed('budget = "partner"', 'budget = "partners"'): "analysts.anna.budget: names a budget",
+    changed('organisation = "acme"', 'organisation = "acne"'): "did you mean acme?",
+    changed('privacy_unit = "member_id"', ""): "tables.engagements.privacy_unit: is missing",
+    changed("max_k = 50", 'max_k = "50"'): "tables.engagements.max_k: must be a whole number",
+    changed("max_k = 50", "max_k = true"): "tables.engagements.max_k: must be a whole number",
+    changed("epsilon_per = 0.15", 'epsilon_per = "big"'): "budgets.partner.epsilon_per: must be a number",
+    changed("epsilon_per = 0.15", "epsilon_per = 0"): "budgets.partner: epsilon_per: must be greater than zero",
+    changed("delta_per   = 1e-10", "delta_per   = 1"): "budgets.partner: delta_per: must lie strictly between 0 and 1",
+    changed("delta_per   = 1e-10", "delta_per   = nan"): "budgets.partner",
+    changed(
+        'count = "units"', 'count = "people"'
+    ): "tables.engagements.measures.members.count: must be one of units, rows",
+    changed('{ count = "rows", max_per_unit = 5 }', '{ count = "rows" }'): "shares.max_per_unit: is missing",
+    changed("max_per_unit = 50", "max_per_unit = 0"): "measures.visits: visits.max_per_unit: must be at least 1",
+    changed('domain = "unknown" }', 'domain = "emea" }'): 'must be "unknown" or a list',
+    changed('type = "date"', 'type = "dat"'): "columns.day.type: must be one of",
+    changed('version = "daily"', 'version = "dayly"'): "tables.engagements.version: must be one of",
+    changed('version = "daily"', 'version = { values = "x" }'): "tables.engagements.version.value: is missing",
+    changed('version = "daily"', "version = 3"): "tables.engagements.version: must be a rhythm",
+    changed("guaranteed = true", 'guaranteed = "yes"'): "country.guaranteed: must be true or false",
+    changed("[noise]", "[noise"): "sfumato.toml: is not TOML",
+    "ledger = 3": "ledger: must be a section",
+    "tables = { t = 3 }": "tables.t: must be a section",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG.items(), ids=list(WRONG.values()))
+def test_mistakes_are_told_by_their_place(text, words):
+    with pytest.raises(ConfigError) as error:
+        read(text)
+    assert words in str(error.value)
+
+
+def test_a_variable_that_is_no_setting_is_told_too():
+    with pytest.raises(ConfigError, match=r"ledger\.ulr: is not a setting; did you mean url\?"):
+        read(environment={"SFUMATO_LEDGER__ULR": "x"})
+    with pytest.raises(ConfigError, match="SFUMATO_LEDGER__URL__X: points below"):
+        read(environment={"SFUMATO_LEDGER__URL__X": "x"})
+
+
+SUNDAY = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "name"),
+    [
+        ("hourly", "hourly 2026-11-15T23"),
+        ("daily", "daily 2026-11-15"),
+        ("weekly", "weekly 2026-11-09"),
+        ("monthly", "monthly 2026-11"),
+    ],
+)
+def test_versions_are_minted_by_the_clock(rhythm, name):
+    assert Version(rhythm).at(SUNDAY) == name
+    assert Version(rhythm).at(SUNDAY.astimezone(timezone(timedelta(hours=-7)))) == name
+
+
+def test_versions_are_minted_by_the_owner():
+    assert (
+        read(changed('version = "daily"', 'version = { value = "v7" }')).tables["engagements"].version.at(SUNDAY)
+        == "v7"
+    )
+
+
+@pytest.mark.parametrize(
+    ("resets", "period"),
+    [
+        ("never", (None, None)),
+        ("daily", (date(2026, 11, 15), date(2026, 11, 16))),
+        ("weekly", (date(2026, 11, 9), date(2026, 11, 16))),
+        ("monthly", (date(2026, 11, 1), date(2026, 12, 1))),
+    ],
+)
+def test_periods_are_in_utc_and_weeks_start_on_monday(resets, period):
+    budget = Budget(Prices(Fraction(1), Fraction(1, 2)), Charge(1), resets)
+    assert budget.period(SUNDAY) == period
+    assert budget.period(SUNDAY.astimezone(timezone(timedelta(hours=9)))) == period
