@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.request import Histogram, Total
@@ -155,3 +156,32 @@ def test_a_total_is_one_unit():
     assert found.domain == ((),)
     assert counted([], Total("t", "sum"), policy(None)) == {(): 0}
     assert counted([], Total("t", "people"), policy(None)) == {(): 0}
+
+
+def table(**changes):
+    common = {"columns": {"word": Column("word")}, "measures": {"people": Measure("people")}}
+    return TablePolicy("t", "unit", **(common | changes))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: table(columns={"Unit": Column("Unit")}), r"^t\.columns: must not hold the privacy unit"),
+        (lambda: table(measures={"Word": Measure("Word")}), r"^t\.measures: must not be called like a column"),
+        (lambda: table(max_k=0), r"^t\.max_k: must be at least 1"),
+        (lambda: table(max_k=50, limit=40), r"^t\.limit: must be at least 50"),
+        (lambda: Column("c", domain=()), r"^c\.domain: must be at least 1"),
+        (lambda: Column("c", max_groups=0), r"^c\.max_groups: must be at least 1"),
+        (lambda: Measure("m", max_per_unit=0), r"^m\.max_per_unit: must be at least 1"),
+        (lambda: Prices(Fraction(0), Fraction(1, 2)), r"^epsilon_per: must be greater than zero"),
+        (lambda: Prices(Fraction(1), Fraction(2)), r"^delta_per: must lie strictly between"),
+    ],
+)
+def test_policies_that_make_no_sense_are_refused(make, words):
+    with pytest.raises(InvalidArgument, match=words):
+        make()
+
+
+def test_a_domain_of_the_wrong_type_is_refused():
+    with pytest.raises(NotSupported, match="n is compared with something that is not an integer"):
+        Column("n", type="integer", domain=(1, "many"))

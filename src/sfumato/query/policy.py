@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from sfumato.accounting.numbers import positive, probability, whole
-from sfumato.errors import NotSupported
+from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.values import Type, Value, typed
 
@@ -41,6 +41,7 @@ class Column:
         if self.domain is not None:
             values = tuple(sorted({typed(self.name, self.type, value) for value in self.domain}))
             object.__setattr__(self, "domain", values)
+            whole(f"{self.name}.domain", len(values), at_least=1, at_most=MAX_DOMAIN)
         if self.max_groups is not None:
             whole(f"{self.name}.max_groups", self.max_groups, at_least=1)
 
@@ -71,6 +72,12 @@ class TablePolicy:
     version: str = ""
 
     def __post_init__(self) -> None:
+        if self.privacy_unit.casefold() in {name.casefold() for name in self.columns}:
+            raise InvalidArgument(
+                f"{self.name}.columns", "must not hold the privacy unit: people are counted, not named"
+            )
+        for name in {name.casefold() for name in self.columns} & {name.casefold() for name in self.measures}:
+            raise InvalidArgument(f"{self.name}.measures", f"must not be called like a column: {name}")
         whole(f"{self.name}.max_k", self.max_k, at_least=1)
         if not self.limit:
             object.__setattr__(self, "limit", max(10 * self.max_k, 1000))
