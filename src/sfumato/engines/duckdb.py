@@ -1,0 +1,358 @@
+"""DuckDB: Parquet and CSV files, and the tables and views of a DuckDB database, closed in.
+
+The engine lists its files when it is opened, then gives up every other access, in the order that DuckDB asks for:
+views over the listed files, `allowed_paths`, `enable_external_access = false`, `lock_configuration`. After that a
+query can reach the listed files and the attached database, which is read-only, and nothing else. `allowed_paths`
+allows writing as much as reading, so the last wall is here: one SELECT, or nothing, is ever executed.
+
+Files that appear under a glob later are seen by the next engine that is opened, not by this one.
+
+CSV files are comma-separated (`.tsv`: tab-separated) with a header row, quoted by `"`. An empty field is NULL, quoted
+or not. Their types are guessed once, from a sample, when the engine is opened; a cell that does not fit its guessed
+type makes each question that reads it fail. Parquet has neither problem.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import duckdb
+from sqlglot import exp
+
+from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, Abilities, ColumnType, Engine
+from sfumato.errors import EngineFailed, InvalidArgument
+
+DUCKDB = Abilities("duckdb")
+
+T = TypeVar("T")
+Columns: TypeAlias = Mapping[str, str]
+Reader: TypeAlias = Callable[[Sequence[str], Columns], exp.Expr]
+
+_CATALOG = "source"
+_PULSE_S = 0.05
+
+_TYPES: Mapping[str, ColumnType] = {
+    "VARCHAR": "text",
+    "ENUM": "text",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_S": "timestamp",
+    "TIMESTAMP_MS": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamp",
+    "FLOAT": "number",
+    "DOUBLE": "number",
+    "DECIMAL": "number",
+    # Not UHUGEINT: DuckDB sums it in floating point. Not TIMESTAMP_NS: Python has no nanoseconds, so keys would merge.
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "integer"),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "integer"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a table's rows are: `relation` given the columns' types, once they are known, is what a view reads."""
+
+    relation: Callable[[Columns], exp.Expr]
+    files: tuple[str, ...] = ()
+
+
+class DuckDBEngine(Engine):
+    """Tables by name, each a file, a glob of files (`.parquet`, `.csv`, `.csv.gz`, `.tsv`) or a table of `database`.
+
+    `spill` is the folder in which a private folder (0700) for spilled rows is made, the system's own by default; it
+    is removed on closing. Spilled rows are encrypted with a key that is never written, but DuckDB draws that key
+    from a source that is not cryptographic: it stops a stray look at the disk, not an expert one.
+    """
+
+    abilities = DUCKDB
+
+    def __init__(
+        self,
+        tables: Mapping[str, str],
+        *,
+        database: Path | None = None,
+        memory_limit: str = "2GB",
+        threads: int | None = None,
+        timeout_s: float = 60,
+        spill: Path | None = None,
+    ) -> None:
+        if not timeout_s > 0:
+            raise InvalidArgument("timeout_s", "must be above 0")
+        _distinct_names(tables)
+        self._timeout_s = timeout_s
+        self._live: set[duckdb.DuckDBPyConnection] = set()
+        self._idle = threading.Condition()
+        self._closed = False
+        folder = _private_folder(spill)
+        self._remove_spill = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        try:
+            self._connection = _connect(folder, memory_limit, threads)
+            self._schemas = self._open(tables, database)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, tables: Mapping[str, str], database: Path | None) -> dict[str, dict[str, ColumnType]]:
+        """Make the views, close everything else, and read the schemas through what is left."""
+        inside = {} if database is None else _attach(self._connection, database)
+        sources = {name: _source(name, source, inside) for name, source in tables.items()}
+        for name, source in sources.items():
+            _told_as(f"table {name!r}: its source cannot be read", partial(_make_view, self._connection, name, source))
+        _close_in(self._connection, [path for source in sources.values() for path in source.files])
+        return {name: self._typed(name) for name in tables}
+
+    def _typed(self, name: str) -> dict[str, ColumnType]:
+        view = partial(_describe, self._connection, exp.to_identifier(name, quoted=True))
+        columns = _told_as(f"table {name!r}: its view reads from outside the database", view)
+        return {column: _TYPES.get(_bare(kind), "other") for column, kind in columns.items()}
+
+    def tables(self) -> tuple[str, ...]:
+        return tuple(self._schemas)
+
+    def schema(self, table: str) -> dict[str, ColumnType]:
+        if self._closed:
+            raise EngineFailed(CLOSED)
+        if table not in self._schemas:
+            raise InvalidArgument("table", f"must be one of {', '.join(self._schemas)}")
+        return dict(self._schemas[table])
+
+    def _run(self, text: str) -> list[tuple[Any, ...]]:
+        with self._cursor() as cursor, _deadline(cursor, self._timeout_s):
+            statements = _told_as(COULD_NOT_ANSWER, lambda: cursor.extract_statements(text))
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise ValueError("an engine runs one SELECT at a time")
+            return _told_as(COULD_NOT_ANSWER, lambda: cursor.execute(statements[0]).fetchall())
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection of this query's own, which `close` knows of."""
+        with self._idle:
+            if self._closed:
+                raise EngineFailed(CLOSED)
+            cursor = self._connection.cursor()
+            self._live.add(cursor)
+        try:
+            yield cursor
+        finally:
+            with self._idle:
+                cursor.close()
+                self._live.remove(cursor)
+                self._idle.notify_all()
+
+    def close(self) -> None:
+        with self._idle:
+            self._closed = True
+            while self._live:
+                for cursor in self._live:
+                    cursor.interrupt()
+                self._idle.wait(_PULSE_S)
+            if hasattr(self, "_connection"):
+                self._connection.close()
+        self._remove_spill()
+
+
+def _told_as(words: str, work: Callable[[], T]) -> T:
+    """What `work` returns; whatever goes wrong is `EngineFailed` with these words and nothing of the engine's own."""
+    try:
+        return work()
+    except Exception:  # noqa: S110
+        # Raised below and not here: even `from None` would leave the engine's text in __context__.
+        pass
+    raise EngineFailed(words)
+
+
+@contextmanager
+def _deadline(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt the cursor when its time is over, and again until it stops.
+
+    Again, because an interrupt that arrives before the query has begun is forgotten. The watch has ended before the
+    block is left: nothing can interrupt what the cursor does next.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        pause = min(seconds, threading.TIMEOUT_MAX)
+        while not done.wait(pause):
+            cursor.interrupt()
+            pause = _PULSE_S
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _private_folder(parent: Path | None) -> str:
+    if parent is not None and not parent.is_dir():
+        raise EngineFailed(f"spill: {str(parent)!r} is not a folder")
+    return tempfile.mkdtemp(prefix="sfumato-spill-", dir=parent)  # made with mode 0700
+
+
+def _connect(spill: str, memory_limit: str, threads: int | None) -> duckdb.DuckDBPyConnection:
+    """An empty database in memory, with every setting that an answer or a secret could depend on."""
+    config: dict[str, Any] = {
+        "memory_limit": memory_limit,
+        "temp_directory": spill,
+        # Without the second, DuckDB refuses to encrypt unless its network extension is installed.
+        "temp_file_encryption": True,
+        "force_mbedtls_unsafe": True,
+        "preserve_insertion_order": True,
+        "default_collation": "",
+        "default_null_order": "nulls_last",
+        "default_order": "asc",
+        # A name that is no table must not become a Python variable of some caller, or a download.
+        "python_enable_replacements": False,
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+    }
+    if threads is not None:
+        config["threads"] = threads
+    words = "memory_limit must be such as '2GB', and threads a whole number from 1"
+    connection = _told_as(words, lambda: duckdb.connect(":memory:", config=config))
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # a setting of the time zone extension, unknown to `config`
+    return connection
+
+
+def _distinct_names(tables: Mapping[str, str]) -> None:
+    """DuckDB takes two names that differ by case for one; then a question would read the wrong table."""
+    folded: dict[str, str] = {}
+    for name in tables:
+        if (other := folded.setdefault(name.casefold(), name)) != name:
+            raise InvalidArgument("tables", f"{other!r} and {name!r} differ by case only; rename one")
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, database: Path) -> dict[str, exp.Table]:
+    """Open the database read-only; its tables and views by name, those outside `main` as schema.name."""
+    if not database.is_file():
+        raise EngineFailed(f"database {str(database)!r} does not exist")
+    target = exp.alias_(exp.Literal.string(str(database)), _CATALOG)
+    statement = exp.Attach(this=target, expressions=[exp.AttachOption(this=exp.var("READ_ONLY"))])
+    words = f"database {str(database)!r} cannot be opened read-only: not DuckDB's format, or being written to"
+    _told_as(words, lambda: connection.execute(statement.sql(dialect="duckdb")))
+    found = connection.execute(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?", [_CATALOG]
+    )
+    return {
+        name if schema == "main" else f"{schema}.{name}": exp.table_(name, schema, _CATALOG, quoted=True)
+        for schema, name in found.fetchall()
+    }
+
+
+def _source(name: str, source: str, inside: Mapping[str, exp.Table]) -> _Source:
+    """What a policy calls `source`: files by their extension, or else a table or view of the database."""
+    for extension, reader in _READERS.items():
+        if source.lower().endswith(extension):
+            return _files(name, source, reader)
+    if table := inside.get(source):
+        return _Source(lambda _: table.copy())
+    raise EngineFailed(
+        f"table {name!r}: {source!r} is neither a table nor a view of the database, "
+        f"nor does it end in {', '.join(_READERS)}"
+    )
+
+
+def _files(name: str, source: str, reader: Reader) -> _Source:
+    """The files of now. Sorted, so that the first, whose columns come first, does not depend on the file system."""
+    # Not by pathlib, which globs no absolute pattern; not resolved, because DuckDB compares names as they are given.
+    found = [source] if Path(source).is_file() else glob.glob(source, recursive=True)  # noqa: PTH207
+    paths = sorted(os.path.abspath(path) for path in found if Path(path).is_file())  # noqa: PTH100
+    if not paths:
+        raise EngineFailed(f"table {name!r}: no file matches {source!r}")
+    # DuckDB would take brackets and stars in a file's name for a pattern, and checks the pattern's own text too.
+    patterns = [glob.escape(path) for path in paths]
+    return _Source(lambda columns: reader(patterns, columns), tuple(dict.fromkeys(paths + patterns)))
+
+
+def _read_parquet(patterns: Sequence[str], columns: Columns) -> exp.Expr:
+    return _call("read_parquet", _strings(patterns), union_by_name=exp.true())
+
+
+def _separated_by(delimiter: str) -> Reader:
+    def read_csv(patterns: Sequence[str], columns: Columns) -> exp.Expr:
+        """With `columns`, their types are no longer guessed."""
+        options: dict[str, exp.Expr] = {"union_by_name": exp.true(), "header": exp.true()}
+        options |= {"delim": exp.Literal.string(delimiter)}
+        options |= {option: exp.Literal.string('"') for option in ("quote", "escape")}
+        if columns:
+            options["types"] = exp.Struct(
+                expressions=[
+                    exp.PropertyEQ(this=exp.Literal.string(name), expression=exp.Literal.string(kind))
+                    for name, kind in columns.items()
+                ]
+            )
+        return _call("read_csv", _strings(patterns), **options)
+
+    return read_csv
+
+
+_READERS: Mapping[str, Reader] = {
+    ".parquet": _read_parquet,
+    ".csv": _separated_by(","),
+    ".csv.gz": _separated_by(","),
+    ".tsv": _separated_by("\t"),
+}
+
+
+def _call(function: str, *arguments: exp.Expr, **options: exp.Expr) -> exp.Expr:
+    named = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in options.items()]
+    return exp.Anonymous(this=function, expressions=[*arguments, *named])
+
+
+def _strings(texts: Sequence[str]) -> exp.Expr:
+    return exp.array(*map(exp.Literal.string, texts), copy=False)
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, name: str, source: _Source) -> None:
+    columns = _describe(connection, source.relation({}))
+    select = exp.select(*(_plain(column, kind) for column, kind in columns.items())).from_(source.relation(columns))
+    view = exp.Create(this=exp.table_(name, quoted=True), kind="VIEW", expression=select)
+    connection.execute(view.sql(dialect="duckdb"))
+
+
+def _plain(name: str, kind: str) -> exp.Expr:
+    """The column as Python sees it, so that it groups, compares and sorts here as there."""
+    column: exp.Expr = exp.column(name, quoted=True)
+    if kind == "VARCHAR":
+        # A table can carry a collation of its own, under which 'a' and 'A' would be one group.
+        column = exp.Collate(this=column, expression=exp.var("C"))
+    elif _bare(kind) == "ENUM":
+        column = exp.cast(column, exp.DataType.Type.VARCHAR)  # or it sorts by the order of its declaration
+    elif kind == "TIMESTAMP WITH TIME ZONE":
+        column = exp.cast(column, exp.DataType.Type.TIMESTAMP)  # in UTC, the engine's time zone
+    return exp.alias_(column, name, quoted=True)
+
+
+def _bare(kind: str) -> str:
+    """DECIMAL(18,3) is a DECIMAL, ENUM('a', 'b') an ENUM; DECIMAL(18,3)[] is neither."""
+    return kind.partition("(")[0] if kind.endswith(")") else kind
+
+
+def _describe(connection: duckdb.DuckDBPyConnection, relation: exp.Expr) -> dict[str, str]:
+    """Columns and DuckDB's types, without running anything."""
+    statement = exp.Describe(this=exp.select("*").from_(relation))
+    return {row[0]: row[1] for row in connection.execute(statement.sql(dialect="duckdb")).fetchall()}
+
+
+def _close_in(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """No way back: DuckDB refuses to widen `allowed_paths` or to re-open external access on a running database."""
+    allowed = exp.EQ(this=exp.column("allowed_paths"), expression=_strings(files))
+    connection.execute(exp.Set(expressions=[exp.SetItem(this=allowed)]).sql(dialect="duckdb"))
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
