@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.config import Budget, Reference, Version, read_config
-from sfumato.errors import ConfigError
+from sfumato.errors import ConfigError, InvalidArgument
 from sfumato.query.policy import Measure, Prices
 
 FOLDER = Path("/srv/sfumato")
@@ -88,12 +88,43 @@ def test_numbers_are_what_they_say():
 
 
 def test_a_policy_takes_types_from_the_schema_and_domains_from_references():
-    schema = dict.fromkeys(["article", "job_title", "region", "country"], "text")
+    schema = dict.fromkeys(["article", "job_title", "region", "country"], "text") | {"day": "date", "n": "integer"}
     policy = read().tables["engagements"].policy(schema, {"country": ("fr", "de")}, "v1")
     assert policy.column("day").type == "date"
     assert policy.column("country").domain == ("de", "fr")
     assert policy.column("article").domain is None
     assert (policy.version, policy.limit, policy.max_k) == ("v1", 2000, 50)
+
+
+LIVE = {**dict.fromkeys(["article", "job_title", "region", "country"], "text"), "day": "date", "n": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({name: kind for name, kind in LIVE.items() if name != "article"}, "columns.article: is not in the table"),
+        (LIVE | {"article": "other"}, "columns.article: has a type that cannot be asked about"),
+        (LIVE | {"day": "timestamp"}, "columns.day.type: is date, but the column holds timestamp"),
+        (LIVE | {"n": "number"}, "measures.visits.sum: must be a column of whole numbers"),
+    ],
+)
+def test_a_policy_that_does_not_fit_its_table_is_told_by_its_place(schema, words):
+    with pytest.raises(ConfigError, match=words):
+        read().tables["engagements"].policy(schema, {"country": ("fr", "de")}, "v1")
+
+
+def test_the_folder_is_kept_for_the_sources_of_tables():
+    assert read().folder == FOLDER
+
+
+@pytest.mark.parametrize("value", ['"x"\nfence = "y"', "[" * 5000, "9" * 6000], ids=["lines", "nested", "digits"])
+def test_a_variable_is_one_value_or_text(value):
+    assert read(environment={"SFUMATO_LEDGER__URL": value}).ledger.url == value
+
+
+def test_moments_carry_a_zone():
+    with pytest.raises(InvalidArgument, match=r"^moment: must carry a time zone"):
+        Version("daily").at(datetime(2026, 11, 15))
 
 
 def test_an_empty_file_has_defaults():
@@ -147,6 +178,15 @@ WRONG = {
     changed('version = "daily"', "version = 3"): "tables.engagements.version: must be a rhythm",
     changed("guaranteed = true", 'guaranteed = "yes"'): "country.guaranteed: must be true or false",
     changed("[noise]", "[noise"): "sfumato.toml: is not TOML",
+    changed("max_k = 50", "max_k = 0"): "tables.engagements.max_k: must be at least 1",
+    changed("limit = 2000", "limit = 5"): "tables.engagements.limit: must be at least 50",
+    changed("max_groups = 1 }", "max_groups = 0 }"): "columns.job_title.max_groups: must be at least 1",
+    changed("max_groups = 1, guaranteed", "guaranteed"): "columns.country.guaranteed: says that a bound holds",
+    changed('["emea", "apac", "amer"]', "[]"): "columns.region.domain: must list one value or more",
+    changed('["emea", "apac", "amer"]', '["emea", 3]'): "columns.region.domain: must list one value or more",
+    changed("information = 3000", "information = -5"): "budgets.partner.information: must not be negative",
+    changed('database = "demo.duckdb"', "timeout_s = 0"): "engines.local.timeout_s: must be at least 1",
+    "a = " + "[" * 5000: "sfumato.toml: is not TOML",
     "ledger = 3": "ledger: must be a section",
     "tables = { t = 3 }": "tables.t: must be a section",
 }
@@ -186,7 +226,7 @@ def test_versions_are_minted_by_the_clock(rhythm, name):
 def test_versions_are_minted_by_the_owner():
     assert (
         read(changed('version = "daily"', 'version = { value = "v7" }')).tables["engagements"].version.at(SUNDAY)
-        == "v7"
+        == "value v7"
     )
 
 

@@ -1,7 +1,8 @@
 """`sfumato.toml`: one file, strict and typed.
 
 An unknown key is an error that names the nearest known one; `SFUMATO_*` environment variables win over the file
-(`SFUMATO_LEDGER__URL` sets `[ledger] url`); relative paths start at the file's own folder. Reading it opens no table.
+(`SFUMATO_LEDGER__URL` sets `[ledger] url`); relative paths start at the file's own folder, which `Config.folder` keeps
+for the sources of tables. Reading it opens no table.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ Mode: TypeAlias = Literal["enforce", "track"]
 Role: TypeAlias = Literal["analyst", "owner", "auditor"]
 
 PREFIX = "SFUMATO_"
+
+
+def _utc(moment: datetime) -> datetime:
+    """A moment without a zone would be read in the machine's own: two machines, two versions."""
+    if moment.tzinfo is None:
+        raise InvalidArgument("moment", "must carry a time zone")
+    return moment.astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,8 @@ class Version:
     def at(self, moment: datetime) -> str:
         """The version in force at a moment (UTC). Weeks start on Monday."""
         if self.rhythm is None:
-            return self.value
-        utc = moment.astimezone(UTC)
+            return f"value {self.value}"
+        utc = _utc(moment)
         if self.rhythm == "weekly":
             utc -= timedelta(days=utc.weekday())
         form = {"hourly": "%Y-%m-%dT%H", "daily": "%Y-%m-%d", "weekly": "%Y-%m-%d", "monthly": "%Y-%m"}[self.rhythm]
@@ -102,10 +110,14 @@ class TableSettings:
 
     def policy(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], version: str) -> TablePolicy:
         """What may be asked, once the live schema has given the types and the reference tables their domains."""
+        for name, measure in self.measures.items():
+            if measure.column is not None and schema.get(measure.column) != "integer":
+                where = f"tables.{self.name}.measures.{name}.sum"
+                raise ConfigError(where, f"must be a column of whole numbers; {measure.column} is not")
         columns = {
             name: Column(
                 name,
-                settings.type or cast(Type, schema[name]),
+                self._type(name, settings.type, schema),
                 domains[name] if isinstance(settings.domain, Reference) else settings.domain,
                 settings.max_groups,
                 settings.guaranteed,
@@ -113,6 +125,20 @@ class TableSettings:
             for name, settings in self.columns.items()
         }
         return TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+
+    def _type(self, name: str, written: Type | None, schema: Mapping[str, str]) -> Type:
+        """The live type of a column, which a written one must agree with."""
+        where = f"tables.{self.name}.columns.{name}"
+        live = schema.get(name)
+        if live is None:
+            raise ConfigError(where, f"is not in the table{_nearest(name, schema)}")
+        if live not in get_args(Type):
+            raise ConfigError(
+                where, "has a type that cannot be asked about; leave it out, or ask for a view that casts it"
+            )
+        if written not in (None, live):
+            raise ConfigError(f"{where}.type", f"is {written}, but the column holds {live}")
+        return cast(Type, live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +152,7 @@ class Budget:
 
     def period(self, moment: datetime) -> tuple[date | None, date | None]:
         """When the period at a moment (UTC) began and when the next begins; None for one that never ends."""
-        today = moment.astimezone(UTC).date()
+        today = _utc(moment).date()
         if self.resets == "never":
             return None, None
         if self.resets == "daily":
@@ -149,6 +175,7 @@ class Analyst:
 class Config:
     """The whole file."""
 
+    folder: Path
     ledger: LedgerSettings
     key_file: Path
     engines: Mapping[str, EngineSettings]
@@ -162,13 +189,14 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
     """The configuration in `text`, whose relative paths start at `folder`; environment variables win."""
     try:
         document = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError("sfumato.toml", f"is not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError("sfumato.toml", f"is not TOML: {str(error)[:200]}") from None
     for name, value in environment.items():
         if name.startswith(PREFIX) and name != PREFIX:
             _override(document, name, value)
     root = Section("", document)
     config = Config(
+        folder=folder,
         ledger=root.section("ledger", lambda s: _ledger(s, folder), LedgerSettings()),
         key_file=root.section("noise", lambda s: folder / s.text("key_file", "noise.key"), folder / "noise.key"),
         engines=root.sections("engines", lambda _, s: _engine(s, folder)),
@@ -205,11 +233,17 @@ class Section:
     def text(self, key: str, default: Any = ...) -> str:
         return cast(str, self.take(key, str, "text in quotes", default))
 
-    def whole(self, key: str, default: Any = ...) -> int:
-        return cast(int, self.take(key, int, "a whole number", default))
+    def whole(self, key: str, default: Any = ..., *, at_least: int = 0) -> int:
+        value = cast(int, self.take(key, int, "a whole number", default))
+        if key in self._values and value < at_least:
+            raise ConfigError(self.at(key), f"must be at least {at_least}")
+        return value
 
     def number(self, key: str, default: Any = ...) -> Fraction:
-        return rational(key, self.take(key, (int, Decimal), "a number", default))
+        value = rational(key, self.take(key, (int, Decimal), "a number", default))
+        if value < 0:
+            raise ConfigError(self.at(key), "must not be negative")
+        return value
 
     def choice(self, key: str, options: Any, default: Any = ...) -> Any:
         value = self.text(key, default)
@@ -218,6 +252,9 @@ class Section:
                 self.at(key), f"must be one of {', '.join(get_args(options))}{_nearest(value, get_args(options))}"
             )
         return value
+
+    def has(self, key: str) -> bool:
+        return key in self._values
 
     def flag(self, key: str) -> bool:
         return cast(bool, self.take(key, bool, "true or false", False))
@@ -263,19 +300,20 @@ def _engine(section: Section, folder: Path) -> EngineSettings:
         section.choice("type", EngineType),
         folder / database if database else None,
         section.text("memory_limit", EngineSettings().memory_limit),
-        section.whole("timeout_s", EngineSettings().timeout_s),
+        section.whole("timeout_s", EngineSettings().timeout_s, at_least=1),
     )
 
 
 def _table(name: str, section: Section) -> TableSettings:
+    max_k = section.whole("max_k", 100, at_least=1)
     return TableSettings(
         name=name,
         engine=section.text("engine"),
         source=section.text("source"),
         privacy_unit=section.text("privacy_unit"),
         version=_version(section),
-        max_k=section.whole("max_k", 100),
-        limit=section.whole("limit", 0),
+        max_k=max_k,
+        limit=section.whole("limit", 0, at_least=max_k),
         cap=section.text("cap", "") or None,
         columns=section.sections("columns", lambda _, s: _column(s)),
         measures=section.sections("measures", _measure),
@@ -290,9 +328,12 @@ def _version(section: Section) -> Version:
 
 
 def _column(section: Section) -> ColumnSettings:
-    kind = section.choice("type", Type) if "type" in section._values else None
-    bound = section.whole("max_groups", 0) or None
-    return ColumnSettings(kind, _domain(section), bound, section.flag("guaranteed"))
+    kind = section.choice("type", Type) if section.has("type") else None
+    bound = section.whole("max_groups", 0, at_least=1) or None
+    guaranteed = section.flag("guaranteed")
+    if guaranteed and bound is None:
+        raise ConfigError(section.at("guaranteed"), "says that a bound holds; write max_groups, which says what bound")
+    return ColumnSettings(kind, _domain(section), bound, guaranteed)
 
 
 def _domain(section: Section) -> tuple[Any, ...] | Reference | None:
@@ -300,6 +341,8 @@ def _domain(section: Section) -> tuple[Any, ...] | Reference | None:
         "domain", (str, list, dict), '"unknown", a list, or { table = "...", column = "..." }', "unknown"
     )
     if isinstance(raw, list):
+        if not raw or len({type(value) for value in raw}) > 1:
+            raise ConfigError(section.at("domain"), "must list one value or more, all of one type")
         return tuple(raw)
     if isinstance(raw, dict):
         return section.section("domain", lambda s: Reference(s.text("table"), s.text("column")), None)
@@ -309,7 +352,7 @@ def _domain(section: Section) -> tuple[Any, ...] | Reference | None:
 
 
 def _measure(name: str, section: Section) -> Measure:
-    if "sum" in section._values:
+    if section.has("sum"):
         return Measure(name, "sum", section.text("sum"), section.whole("max_per_unit"))
     counts: Counted = section.choice("count", Literal["units", "rows"])
     return Measure(name, counts, None, 1 if counts == "units" else section.whole("max_per_unit"))
@@ -363,6 +406,7 @@ def _override(document: dict[str, Any], name: str, value: str) -> None:
         if not isinstance(place, dict):
             raise ConfigError(name, "points below a setting that is not a section")
     try:
-        place[key] = tomllib.loads(f"value = {value}", parse_float=Decimal)["value"]
-    except tomllib.TOMLDecodeError:
-        place[key] = value
+        read = tomllib.loads(f"value = {value}", parse_float=Decimal)
+    except (ValueError, RecursionError):
+        read = {}
+    place[key] = read["value"] if read.keys() == {"value"} and "\n" not in value else value

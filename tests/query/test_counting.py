@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import StrEnum
 from fractions import Fraction
 
 import duckdb
@@ -185,3 +186,68 @@ def test_policies_that_make_no_sense_are_refused(make, words):
 def test_a_domain_of_the_wrong_type_is_refused():
     with pytest.raises(NotSupported, match="n is compared with something that is not an integer"):
         Column("n", type="integer", domain=(1, "many"))
+
+
+NUMERIC = ["DECIMAL(18,2)", "DECIMAL(38,2)", "DECIMAL(38,30)", "BIGINT", "HUGEINT", "INTEGER", "DOUBLE", "FLOAT"]
+LITERALS = ["0.000000000000001", "999999999999999", "0.5", "-0.5", "1", "123456789.123456"]
+
+
+@pytest.mark.parametrize("kind", NUMERIC)
+def test_no_literal_makes_a_row_fail(kind):
+    """A cast that fails where one person's number does not fit would be an answer about her, without noise."""
+    most = {"FLOAT": "3e38", "DOUBLE": "1e308"}.get(kind) or str(
+        {"INTEGER": 2**31 - 1, "BIGINT": 2**63 - 1, "HUGEINT": 2**127 - 1}.get(kind)
+        or (10 ** (38 - 30) - 1 if "30" in kind else 10 ** (int(kind[8:10]) - 2) - 1)
+    )
+    at = TablePolicy("t", "unit", {"x": Column("x", type="number")}, {"people": Measure("people")})
+    with duckdb.connect() as engine:
+        engine.execute(f"CREATE TABLE t (unit INTEGER, x {kind})")
+        engine.execute(f"INSERT INTO t VALUES (1, {most}), (2, -{most}), (3, 0), (4, NULL)")
+        for literal in LITERALS:
+            for where in ({"x": {op: literal}} for op in ("eq", "ne", "lt", "le", "gt", "ge")):
+                query = plan(Total("t", "people", where), Policy({"t": at}), PRICES).query
+                assert engine.execute(query.sql("duckdb")).fetchone()[0] <= 3
+            inside = {"x": {"in": [literal, "7.25"]}}
+            assert engine.execute(
+                plan(Total("t", "people", inside), Policy({"t": at}), PRICES).query.sql("duckdb")
+            ).fetchone()
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "HUGEINT"])
+def test_no_sum_overflows(kind):
+    most = {"BIGINT": 2**63 - 1, "HUGEINT": 2**127 - 1}[kind]
+    query = plan(Histogram("t", "word", "sum"), policy(None), PRICES).query.sql("duckdb")
+    with duckdb.connect() as engine:
+        engine.execute(f"CREATE TABLE t (unit INTEGER, word VARCHAR, letter VARCHAR, n {kind})")
+        engine.execute(f"INSERT INTO t SELECT 1, 'a', 'x', {most} FROM range(50)")
+        engine.execute(f"INSERT INTO t SELECT 2, 'a', 'x', -{most} FROM range(50)")
+        assert engine.execute(query).fetchall() == [("a", 5)]
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_dates_that_python_does_not_know_are_no_keys(kind):
+    at = TablePolicy("t", "unit", {"d": Column("d", type=kind)}, {"people": Measure("people")})
+    query = plan(Histogram("t", "d", "people"), Policy({"t": at}), PRICES).query.sql("duckdb")
+    with duckdb.connect() as engine:
+        engine.execute(f"CREATE TABLE t (unit INTEGER, d {kind})")
+        engine.execute(
+            "INSERT INTO t VALUES (1, 'infinity'), (2, '-infinity'), (3, '0044-03-15 (BC)'), (4, '99999-01-01'), "
+            "(5, '2026-01-01')"
+        )
+        found = engine.execute(query).fetchall()
+    assert [(str(key)[:10], count) for key, count in found] == [("2026-01-01", 1)]
+
+
+def test_enums_of_text_count_by_their_value():
+    class Region(StrEnum):
+        EMEA = "emea"
+
+    named, plain = (
+        plan(Histogram("t", "word", "people", {"word": value}), policy(None), PRICES) for value in (Region.EMEA, "emea")
+    )
+    assert named == plain
+
+
+def test_reserved_names_are_refused():
+    with pytest.raises(InvalidArgument, match="must not begin with sfumato_"):
+        table(columns={"sfumato_rows": Column("sfumato_rows")})

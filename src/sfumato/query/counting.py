@@ -15,16 +15,19 @@ from sqlglot import exp
 
 from sfumato.query.policy import Measure
 from sfumato.query.predicate import AllOf, Cut, In, Predicate, Values
-from sfumato.query.values import Value
+from sfumato.query.values import MAX_DIGITS, Value
 
 COUNT = "sfumato_count"
 ROWS = "sfumato_rows"
 PLACE = "sfumato_place"
+ROW_MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What to count: see the module. `max_groups` None leaves a person's keys alone; `limit` None returns all rows."""
+    """What to count: see the module. `max_groups` None leaves a person's keys alone; `limit` None returns all rows;
+    `dated` are the keys that are dates or moments.
+    """
 
     table: str
     unit: str
@@ -34,6 +37,7 @@ class Counting:
     max_groups: int | None
     domain: tuple[tuple[Value, ...], ...] | None
     limit: int | None
+    dated: tuple[str, ...] = ()
 
 
 def count_query(counting: Counting) -> exp.Select:
@@ -69,8 +73,10 @@ def _source(query: exp.Select, counting: Counting) -> exp.Select:
     """FROM the table WHERE there is a person and a key, and the filter holds."""
     names = [counting.unit, *counting.keys]
     present = [exp.Not(this=exp.Is(this=_column(name), expression=exp.Null())) for name in names]
+    # Infinite dates, and those beyond the year 9999, would reach us as other dates: they are no keys.
+    dates = [_condition_in(name, Values.between(Cut(date.min, -1), Cut(date.max, -1))) for name in counting.dated]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
-    return query.from_(table).where(*present, condition(counting.where), *_in_domain(counting))
+    return query.from_(table).where(*present, *dates, condition(counting.where), *_in_domain(counting))
 
 
 def _people(counting: Counting) -> exp.Select:
@@ -86,9 +92,19 @@ def _contribution(measure: Measure) -> exp.Expr:
         return exp.Literal.number(1)
     counted: exp.Expr = exp.Count(this=exp.Star())
     if measure.counts == "sum":
-        counted = exp.func("COALESCE", exp.Sum(this=_column(measure.column or "")), exp.Literal.number(0))
-        counted = exp.func("GREATEST", counted, exp.Literal.number(0))
-    return exp.func("LEAST", counted, exp.Literal.number(measure.max_per_unit))
+        # Each row is clipped first: one person's huge number must not make the sum overflow, which would show.
+        clipped = _clipped(_column(measure.column or ""), -ROW_MOST, ROW_MOST)
+        counted = exp.func("COALESCE", exp.Sum(this=clipped), exp.Literal.number(0))
+    return exp.cast(_clipped(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
+
+
+def _clipped(value: exp.Expr, low: int, high: int) -> exp.Expr:
+    return exp.func("LEAST", exp.func("GREATEST", value, _whole(low)), _whole(high))
+
+
+def _whole(value: int) -> exp.Expr:
+    literal = exp.Literal.number(abs(value))
+    return exp.Neg(this=literal) if value < 0 else literal
 
 
 def _bounded(people: exp.Select, counting: Counting) -> exp.Select:
@@ -133,7 +149,7 @@ def condition(predicate: Predicate) -> exp.Expr:
 def _condition_in(column: str, values: Values) -> exp.Expr:
     if (points := values.points) is not None:
         return exp.In(this=_column(column), expressions=[_literal(point) for point in points])
-    if (points := (~values).points) is not None:
+    if points := (~values).points:
         return exp.Not(this=exp.In(this=_column(column), expressions=[_literal(point) for point in points]))
     return exp.or_(*(_range(column, low, high) for low, high in values.intervals))
 
@@ -160,18 +176,15 @@ def _literal(value: Value) -> exp.Expr:
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     if isinstance(value, str):
         return exp.Literal.string(value)
-    return _number(Fraction(value))
+    return _number(value) if isinstance(value, Fraction) else _whole(value)
 
 
 def _number(value: Fraction) -> exp.Expr:
-    """Exact decimal digits: every number came from some, so its denominator divides a power of ten."""
-    digits = 0
-    while (value * 10**digits).denominator != 1:
-        digits += 1
-    whole = abs((value * 10**digits).numerator)
-    text = str(whole) if not digits else f"{whole // 10**digits}.{whole % 10**digits:0{digits}d}"
-    literal = exp.Literal.number(text)
-    return exp.Neg(this=literal) if value < 0 else literal
+    """A double: beside a decimal the engine would cast the column to its scale, and fail where a row is too large."""
+    digits = abs(value) * 10**MAX_DIGITS
+    text = f"{digits.numerator // 10**MAX_DIGITS}.{digits.numerator % 10**MAX_DIGITS:0{MAX_DIGITS}d}"
+    literal = exp.Literal.number(text.rstrip("0").rstrip("."))
+    return exp.cast(exp.Neg(this=literal) if value < 0 else literal, exp.DataType.Type.DOUBLE)
 
 
 def _column(name: str) -> exp.Column:

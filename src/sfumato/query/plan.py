@@ -7,6 +7,8 @@ its own dialect. The choice among the mechanisms is a look-up of the grouped col
 |-------------------------------------|---------------------------------|----------------------|
 | every grouped column's domain known | known_gaussian (or _laplace)    | known_gumbel         |
 | otherwise                           | unknown_gaussian (or _laplace)  | unknown_gumbel       |
+
+A total has the one group of everybody, and is always known_laplace: one unit.
 """
 
 from __future__ import annotations
@@ -79,6 +81,7 @@ def plan(request: Request, policy: Policy, prices: Prices) -> Plan:
         max_groups=_enforced(columns),
         domain=domain,
         limit=table.limit + 1 if domain is None else None,
+        dated=tuple(column.name for column in columns if column.type in ("date", "timestamp")),
     )
     atom = _atom(table, columns, measure, where, domain, mechanism)
     return Plan(table.name, counting.keys, measure.name, count_query(counting), mechanism, domain, k, atom)
@@ -86,7 +89,7 @@ def plan(request: Request, policy: Policy, prices: Prices) -> Plan:
 
 def _grouped(by: str | Sequence[str], table: TablePolicy) -> tuple[Column, ...]:
     """The grouped columns in one order: a key is a set of columns taken together."""
-    names = (by,) if isinstance(by, str) else tuple(by)
+    names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
     if not names or not all(isinstance(name, str) for name in names):
         raise NotSupported("by: name a column, or several as a list")
     columns = {table.column(name).name: table.column(name) for name in names}

@@ -14,12 +14,13 @@ from typing import Literal, TypeAlias
 
 from sfumato.accounting.numbers import positive, probability, whole
 from sfumato.errors import InvalidArgument, NotSupported
-from sfumato.mechanisms.mechanism import CountNoise
+from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
 from sfumato.query.values import Type, Value, typed
 
 Counted: TypeAlias = Literal["units", "rows", "sum"]
 
 MAX_DOMAIN = 100_000
+RESERVED = "sfumato_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Measure:
     max_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        whole(f"{self.name}.max_per_unit", self.max_per_unit, at_least=1)
+        whole(f"{self.name}.max_per_unit", self.max_per_unit, at_least=1, at_most=MAX_TAU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ class TablePolicy:
             raise InvalidArgument(
                 f"{self.name}.columns", "must not hold the privacy unit: people are counted, not named"
             )
+        for name in (*self.columns, *self.measures, self.privacy_unit):
+            if name.casefold().startswith(RESERVED):
+                raise InvalidArgument(self.name, f"names must not begin with {RESERVED}: {name}")
         for name in {name.casefold() for name in self.columns} & {name.casefold() for name in self.measures}:
             raise InvalidArgument(f"{self.name}.measures", f"must not be called like a column: {name}")
         whole(f"{self.name}.max_k", self.max_k, at_least=1)
@@ -117,6 +121,10 @@ class Policy:
 def _found(name: str, known: Iterable[str], complaint: str) -> str:
     """The known name that `name` means: itself, or the only one that differs in case."""
     names = list(known)
+    if not isinstance(name, str):
+        raise NotSupported(
+            f"{complaint} that is {type(name).__name__} and not text; there is {', '.join(names) or 'none'}"
+        )
     if name in names:
         return name
     folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]

@@ -179,19 +179,22 @@ def columns(predicate: Predicate) -> set[str]:
 
 def _merged(parts: Sequence[Predicate], *, intersect: bool) -> list[Predicate]:
     """Leaves of one column as one leaf, nothing twice, in one order."""
-    sets: dict[str, Values] = {}
+    sets: dict[str, list[Values]] = {}
     others: dict[Predicate, None] = {}
     for part in parts:
-        if not isinstance(part, In):
-            others[part] = None
-        elif part.column not in sets:
-            sets[part.column] = part.values
-        elif intersect:
-            sets[part.column] &= part.values
+        if isinstance(part, In):
+            sets.setdefault(part.column, []).append(part.values)
         else:
-            sets[part.column] |= part.values
-    leaves = [In(column, values) for column, values in sets.items()]
+            others[part] = None
+    leaves = [In(column, _joined(values, intersect=intersect)) for column, values in sets.items()]
     return sorted({*leaves, *others}, key=str)
+
+
+def _joined(sets: Sequence[Values], *, intersect: bool) -> Values:
+    """All of them at once, in one sort: a list of a thousand alternatives is one union."""
+    if intersect:
+        return ~Values.union(interval for values in sets for interval in (~values).intervals)
+    return Values.union(interval for values in sets for interval in values.intervals)
 
 
 def _closed(interval: Interval) -> Interval:

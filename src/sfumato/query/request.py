@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sfumato.errors import NotSupported
 from sfumato.query.policy import Column, TablePolicy
-from sfumato.query.predicate import ABOVE, BELOW, In, Predicate, Values, all_of, any_of, negated
+from sfumato.query.predicate import ABOVE, BELOW, AllOf, AnyOf, In, Predicate, Values, all_of, any_of, columns, negated
 from sfumato.query.predicate import Cut as At
 from sfumato.query.values import typed
 
@@ -24,6 +24,7 @@ Where: TypeAlias = Mapping[str, Any]
 
 MAX_DEPTH = 20
 MAX_VALUES = 1000
+MAX_NODES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,40 @@ def filtered(where: Where | Predicate | None, table: TablePolicy, depth: int = 0
     """A filter over the table's policy columns, from its JSON form; not pruned yet."""
     if where is None:
         return all_of([])
-    if not isinstance(where, Mapping):
-        return where
-    if depth > MAX_DEPTH:
-        raise NotSupported(f"where is nested more than {MAX_DEPTH} deep; flatten it")
+    if isinstance(where, In | AllOf | AnyOf):
+        return _of_policy(where, table)
+    if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
+        raise NotSupported("where: a filter maps columns to what they are compared with, such as {'region': 'emea'}")
+    if depth == 0:
+        _check_size(where)
     return all_of([_clause(name, value, table, depth) for name, value in where.items()])
+
+
+def _of_policy(where: Predicate, table: TablePolicy) -> Predicate:
+    """A filter that is a tree already, if it looks at policy columns only."""
+    for name in columns(where) - table.columns.keys():
+        raise NotSupported(f"where: {table.name} has no column {name[:60]!r}")
+    return where
+
+
+def _check_size(where: Where) -> None:
+    """Depth and size of the whole filter, before anything recurses over it."""
+    level: list[Any] = [where]
+    seen = 0
+    for _ in range(2 * MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        seen += len(level)
+        if seen > MAX_NODES:
+            raise NotSupported(f"where has more than {MAX_NODES} parts; ask for ranges instead of lists")
+        if not level:
+            return
+    raise NotSupported(f"where is nested more than {MAX_DEPTH} deep; flatten it")
+
+
+def _inside(node: Any) -> Sequence[Any]:
+    if isinstance(node, Mapping):
+        return list(node.values())
+    return node if isinstance(node, list | tuple) else ()
 
 
 def _clause(name: str, value: Any, table: TablePolicy, depth: int) -> Predicate:

@@ -10,6 +10,8 @@ capped on the tokens, before anything recurses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -33,6 +35,37 @@ _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
+# Everything the form needs. The rest never reaches the parser, which some constructs keep busy for ever.
+_TOKENS = {
+    *(_OPENING - {TokenType.L_BRACKET, TokenType.L_BRACE}),
+    *(_CLOSING - {TokenType.R_BRACKET, TokenType.R_BRACE}),
+    *(
+        TokenType.NOT,
+        TokenType.DASH,
+        TokenType.PLUS,
+        TokenType.COMMA,
+        TokenType.DOT,
+        TokenType.STAR,
+        TokenType.SEMICOLON,
+    ),
+    *(TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.LIMIT),
+    *(TokenType.DISTINCT, TokenType.ALIAS, TokenType.ASC, TokenType.DESC, TokenType.AND, TokenType.OR),
+    *(
+        TokenType.IN,
+        TokenType.BETWEEN,
+        TokenType.EQ,
+        TokenType.NEQ,
+        TokenType.LT,
+        TokenType.LTE,
+        TokenType.GT,
+        TokenType.GTE,
+    ),
+    *(TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.DATE, TokenType.TIMESTAMP),
+    *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.DCOLON),
+}
+_QUOTE = 'if it is the name of a column, write it in "double quotes"'
+_LITERALS = "a filter compares a column with literals: =, <>, <, <=, >, >=, IN, BETWEEN, AND, OR, NOT"
+
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     # the operator, and the one it becomes when the literal stands first
     exp.EQ: ("eq", "eq"),
@@ -54,6 +87,22 @@ _HINTS: dict[str, str] = {
     "windows": "window functions have no private form",
     "qualify": "QUALIFY has no private form; take LIMIT k",
     "sample": "TABLESAMPLE has no private form; the noise is the sampling",
+}
+
+
+_TOKEN_HINTS = {
+    TokenType.JOIN: _HINTS["joins"],
+    TokenType.WITH: _HINTS["with_"],
+    TokenType.HAVING: _HINTS["having"],
+    TokenType.OFFSET: _HINTS["offset"],
+    TokenType.QUALIFY: _HINTS["qualify"],
+    TokenType.OVER: _HINTS["windows"],
+    TokenType.TABLE_SAMPLE: _HINTS["sample"],
+    **dict.fromkeys(
+        (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT), f"ask one SELECT at a time; the form is {FORM}"
+    ),
+    **dict.fromkeys((TokenType.LIKE, TokenType.ILIKE, TokenType.IS, TokenType.EXISTS), _LITERALS),
+    TokenType.NULL: "rows without a value are left out, and cannot be asked for; compare with literal values",
 }
 
 
@@ -231,7 +280,7 @@ class _Reader:
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             bounds = [_literal(node.args["low"]), _literal(node.args["high"])]
             return compared(self._column(node.this), "between", bounds)
-        raise NotSupported("a filter compares a column with literals: =, <>, <, <=, >, >=, IN, BETWEEN, AND, OR, NOT")
+        raise NotSupported(_LITERALS)
 
 
 def _parsed(text: str) -> exp.Select:
@@ -250,8 +299,15 @@ def _parsed(text: str) -> exp.Select:
 def _check_size(tokens: list[Token]) -> None:
     if len(tokens) > MAX_TOKENS:
         raise NotSupported(f"the question is longer than {MAX_TOKENS} words and signs; ask for ranges instead of lists")
+    kinds = [token.token_type for token in tokens]
+    if kinds[:1] != [TokenType.SELECT] or TokenType.SEMICOLON in kinds[:-1]:
+        raise NotSupported(f"ask one SELECT at a time; the form is {FORM}")
     depth = run = 0
     for token in tokens:
+        if token.token_type not in _TOKENS:
+            raise NotSupported(
+                _TOKEN_HINTS.get(token.token_type, f"{token.text[:40]} is not understood here; {_QUOTE}")
+            )
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         run = run + 1 if token.token_type in _PREFIXES else 0
         if depth + run > MAX_DEPTH:
@@ -307,8 +363,8 @@ def _literal(node: exp.Expr) -> Any:
     """The raw value of a literal; its column decides what it means."""
     if isinstance(node, exp.Paren):
         return _literal(node.this)
-    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
-        return _literal(node.this)
+    if isinstance(node, exp.Cast):
+        return _moment(node)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
         return _number(f"-{node.this.this}")
     if isinstance(node, exp.Boolean):
@@ -316,6 +372,18 @@ def _literal(node: exp.Expr) -> Any:
     if isinstance(node, exp.Literal):
         return node.this if node.is_string else _number(node.this)
     raise NotSupported("a filter compares a column with literal values: text in 'quotes', numbers, TRUE, FALSE, dates")
+
+
+def _moment(node: exp.Cast) -> date:
+    """DATE '...' and TIMESTAMP '...', in any spelling of the cast; no other cast has a meaning here."""
+    kind, text = node.to.this, node.this
+    readers = {exp.DataType.Type.DATE: date.fromisoformat, exp.DataType.Type.TIMESTAMP: datetime.fromisoformat}
+    if kind in readers and isinstance(text, exp.Literal) and text.is_string:
+        with suppress(ValueError):
+            return readers[kind](text.this)
+    raise NotSupported(
+        "only DATE '2026-11-15' and TIMESTAMP '2026-11-15 08:30:00' can be cast; write other literals plainly"
+    )
 
 
 def _number(digits: str) -> Decimal:

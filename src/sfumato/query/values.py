@@ -18,7 +18,8 @@ Type: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "times
 Value: TypeAlias = str | int | Fraction | bool | date | datetime
 
 MAX_TEXT = 1000
-MAX_DIGITS = 40
+MAX_DIGITS = 15
+MAX_INTEGER = 2**62
 
 EXAMPLES: dict[Type, str] = {
     "text": "'emea'",
@@ -60,36 +61,50 @@ def _text(raw: Any) -> str:
     if not isinstance(raw, str) or len(raw) > MAX_TEXT or "\x00" in raw:
         raise ValueError
     raw.encode("utf-8")  # a lone surrogate is not text
-    return raw
+    return str.__str__(raw)  # an enum of text counts by its value
 
 
 def _number(raw: Any) -> Fraction:
+    """At most 15 digits before and after the point, so that a double tells any two of them apart in practice."""
     if isinstance(raw, bool) or not isinstance(raw, int | float | str | Decimal | Fraction):
         raise TypeError
-    number = raw if isinstance(raw, Fraction) else Decimal(str(raw))
-    if isinstance(number, Decimal) and (not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS):
+    if isinstance(raw, str) and len(raw) > 3 * MAX_DIGITS:
+        raise ValueError
+    number = (
+        raw if isinstance(raw, Fraction) else _fraction(Decimal(raw if isinstance(raw, str | Decimal) else repr(raw)))
+    )
+    if abs(number) >= 10**MAX_DIGITS or 10**MAX_DIGITS % number.denominator:
+        raise ValueError
+    return number
+
+
+def _fraction(number: Decimal) -> Fraction:
+    if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS or len(number.as_tuple().digits) > 3 * MAX_DIGITS:
         raise ValueError
     return Fraction(number)
 
 
 def _integer(raw: Any) -> int:
-    number = _number(raw)
-    if number.denominator != 1:
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str | Decimal | Fraction):
+        raise TypeError
+    number = Decimal(int(raw)) if isinstance(raw, int) else raw if isinstance(raw, Decimal) else Decimal(str(raw)[:40])
+    if not number.is_finite() or abs(number.adjusted()) > 20 or abs(number) > MAX_INTEGER or number % 1:
         raise ValueError
-    return number.numerator
+    return int(number)
 
 
 def _boolean(raw: Any) -> bool:
-    words = {"true": True, "false": False}
     if isinstance(raw, str):
-        return words[raw.lower()] if raw.lower() in words else bool(_fail())
-    return raw if isinstance(raw, bool) else bool(_fail())
+        raw = {"true": True, "false": False}.get(raw.lower())
+    if not isinstance(raw, bool):
+        raise TypeError
+    return raw
 
 
 def _date(raw: Any) -> date:
     if isinstance(raw, datetime):
         raise TypeError
-    return raw if isinstance(raw, date) else date.fromisoformat(_text(raw))
+    return date(raw.year, raw.month, raw.day) if isinstance(raw, date) else date.fromisoformat(_text(raw))
 
 
 def _timestamp(raw: Any) -> datetime:
@@ -97,11 +112,8 @@ def _timestamp(raw: Any) -> datetime:
     if isinstance(raw, date) and not isinstance(raw, datetime):
         raw = datetime(raw.year, raw.month, raw.day)
     moment = raw if isinstance(raw, datetime) else datetime.fromisoformat(_text(raw))
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-
-
-def _fail() -> Any:
-    raise ValueError
+    plain = moment if moment.tzinfo is None else moment.astimezone(UTC)
+    return datetime(*plain.timetuple()[:6], plain.microsecond)
 
 
 def _a(kind: Type) -> str:
