@@ -159,9 +159,9 @@ class TestSources:
         with DuckDBEngine({TABLE: str(path)}) as engine:
             assert engine.run(ranking()) == [("a, b", 1), ("c\td", 1)]
 
-    def test_several_csv_files_are_joined_by_the_names_of_their_columns(self, tmp_path):
+    def test_several_csv_files_with_one_header_are_one_table(self, tmp_path):
         (tmp_path / "1.csv").write_text("unit,key\n1,a\n")
-        (tmp_path / "2.csv").write_text("key,unit\na,2\nb,2\n")
+        (tmp_path / "2.csv").write_text("unit,key\n2,a\n2,b\n")
         with DuckDBEngine({TABLE: str(tmp_path / "*.csv")}) as engine:
             assert engine.run(ranking()) == [("a", 2), ("b", 1)]
 
@@ -537,3 +537,31 @@ class TestSilence:
         assert failure.value.__cause__ is None
         assert failure.value.__context__ is None
         assert cell not in str(failure.getrepr(style="native"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "newcomer"),
+    [
+        (["u,day", "1,01/02/2026", "2,01/02/2026", "3,03/04/2026"], "4,01/13/2026"),
+        (["u,article", "1,c#", "2,c#", "3,java"], "#4,java"),
+        (["u,article", "1,c#", "2,c#", "3,java"], '4,"a,b"'),
+    ],
+)
+def test_one_row_of_a_csv_file_changes_no_other_row(tmp_path, lines, newcomer):
+    """Formats and comments are pinned: guessed ones would let one person's row change what everybody's rows mean."""
+    found = []
+    for rows in (lines, [*lines, newcomer]):
+        path = tmp_path / f"{len(rows)}.csv"
+        path.write_text("\n".join(rows) + "\n")
+        with DuckDBEngine({"t": str(path)}) as engine:
+            column = lines[0].split(",")[1]
+            found.append(engine.run(exp.select(exp.column(column)).from_("t")))
+    assert found[1][: len(lines) - 1] == found[0]
+    assert len(found[1]) == len(lines)
+
+
+def test_csv_files_of_one_table_have_one_header(tmp_path):
+    (tmp_path / "a.csv").write_text("u,v\n1,2\n")
+    (tmp_path / "b.csv").write_text("v,u\n1,2\n")
+    with pytest.raises(EngineFailed, match="different header rows"):
+        DuckDBEngine({"t": str(tmp_path / "*.csv")})

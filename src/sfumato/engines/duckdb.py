@@ -8,13 +8,16 @@ allows writing as much as reading, so the last wall is here: one SELECT, or noth
 Files that appear under a glob later are seen by the next engine that is opened, not by this one.
 
 CSV files are comma-separated (`.tsv`: tab-separated) with a header row, quoted by `"`. An empty field is NULL, quoted
-or not. Their types are guessed once, from a sample, when the engine is opened; a cell that does not fit its guessed
-type makes each question that reads it fail. Parquet has neither problem.
+or not; dates and times are ISO (2026-11-15, 2026-11-15 08:30:00) or text; there are no comments. Types are guessed
+once, from a sample, when the engine is opened, and nothing after that: a cell that does not fit its guessed type makes
+each question that reads it fail. All files of a table have one header row. Parquet has none of these problems, and
+its files are joined by the names of their columns.
 """
 
 from __future__ import annotations
 
 import glob
+import gzip
 import os
 import shutil
 import tempfile
@@ -275,9 +278,30 @@ def _files(name: str, source: str, reader: Reader) -> _Source:
     paths = sorted(os.path.abspath(path) for path in found if Path(path).is_file())  # noqa: PTH100
     if not paths:
         raise EngineFailed(f"table {name!r}: no file matches {source!r}")
+    if reader is not _read_parquet:
+        _told_as(f"table {name!r}: its files have different header rows", partial(_check_headers, name, paths))
     # DuckDB would take brackets and stars in a file's name for a pattern, and checks the pattern's own text too.
     patterns = [glob.escape(path) for path in paths]
     return _Source(lambda columns: reader(patterns, columns), tuple(dict.fromkeys(paths + patterns)))
+
+
+_CSV = {
+    "quote": '"',
+    "escape": '"',
+    "comment": "",
+    "dateformat": "%Y-%m-%d",
+    "timestampformat": "%Y-%m-%d %H:%M:%S",
+}
+
+
+def _check_headers(name: str, paths: Sequence[str]) -> None:
+    """CSV columns are read by their place, so all files of a table must have the same header row."""
+    headers = set()
+    for path in paths:
+        with gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb") as file:
+            headers.add(file.readline().strip())
+    if len(headers) > 1:
+        raise EngineFailed(f"table {name!r}: its files have different header rows")
 
 
 def _read_parquet(patterns: Sequence[str], columns: Columns) -> exp.Expr:
@@ -286,12 +310,12 @@ def _read_parquet(patterns: Sequence[str], columns: Columns) -> exp.Expr:
 
 def _separated_by(delimiter: str) -> Reader:
     def read_csv(patterns: Sequence[str], columns: Columns) -> exp.Expr:
-        """With `columns`, their types are no longer guessed."""
-        options: dict[str, exp.Expr] = {"union_by_name": exp.true(), "header": exp.true()}
-        options |= {"delim": exp.Literal.string(delimiter)}
-        options |= {option: exp.Literal.string('"') for option in ("quote", "escape")}
+        """With `columns`, nothing is guessed any more. What is left to guess, one person's row could change for all."""
+        options: dict[str, exp.Expr] = {"header": exp.true(), "skip": exp.Literal.number(0)}
+        options |= {option: exp.Literal.string(text) for option, text in ({"delim": delimiter} | _CSV).items()}
         if columns:
-            options["types"] = exp.Struct(
+            options |= {"auto_detect": exp.false(), "strict_mode": exp.true()}
+            options["columns"] = exp.Struct(
                 expressions=[
                     exp.PropertyEQ(this=exp.Literal.string(name), expression=exp.Literal.string(kind))
                     for name, kind in columns.items()
