@@ -104,6 +104,7 @@ REFUSED = {
     "SELECT article, members FROM engagements GROUP BY 1 LIMIT 1 + 1": "whole number",
     "SELECT article, members FROM engagements GROUP BY 1 LIMIT ALL": "",
     "SELECT members FROM engagements LIMIT 1": "leave LIMIT out",
+    "SELECT article AS region, members FROM engagements GROUP BY region": "choose another alias",
     "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 2": "largest first",
     "SELECT article, members FROM engagements GROUP BY 1 ORDER BY 2 ASC": "largest first",
     "SELECT article, members FROM engagements GROUP BY 1 ORDER BY article": "largest first",

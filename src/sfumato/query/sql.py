@@ -144,6 +144,7 @@ class _Reader:
     def _select_list(self, select: exp.Select) -> tuple[list[Column], Measure]:
         keys, measures = [], []
         for item in select.expressions:
+            self._check_alias(item)
             measure = self._measure(item.unalias())
             if measure is None:
                 keys.append(self._column(item.unalias()))
@@ -158,6 +159,14 @@ class _Reader:
         if len({key.name for key in keys}) < len(keys):
             raise NotSupported("a column is selected twice; name it once")
         return keys, measures[0]
+
+    def _check_alias(self, item: exp.Expr) -> None:
+        """An alias that is another column's name would mean one thing in GROUP BY and another in WHERE."""
+        alias, name = item.alias.casefold(), item.unalias().name.casefold()
+        if alias and alias != name and alias in {column.casefold() for column in self.table.columns}:
+            raise NotSupported(
+                f"AS {item.alias[:60]} is the name of a column of {self.table.name}; choose another alias"
+            )
 
     def _measure(self, node: exp.Expr) -> Measure | None:
         """The measure that an item of the SELECT list means, or None for a plain column."""
@@ -223,14 +232,13 @@ class _Reader:
             return
         if any(value for clause, value in group.args.items() if clause != "expressions"):
             raise NotSupported("ROLLUP, CUBE, GROUPING SETS and ALL have no private form; GROUP BY columns by name")
-        named = {self._position(node, select, keys) for node in group.expressions}
+        named = {self._position(node, select) for node in group.expressions}
         if named != {key.name for key in keys}:
             raise NotSupported("GROUP BY and the SELECT list must name the same columns")
 
-    def _position(self, node: exp.Expr, select: exp.Select, keys: list[Column]) -> str:
+    def _position(self, node: exp.Expr, select: exp.Select) -> str:
         """The column that a GROUP BY or ORDER BY item means: by ordinal, alias or name."""
-        item = _referenced(node, select)
-        return self._column(item).name
+        return self._column(_referenced(node, select)).name
 
     def _check_order(self, select: exp.Select, keys: list[Column], measure: Measure) -> None:
         order = select.args.get("order")
@@ -241,7 +249,7 @@ class _Reader:
         if self._measure(item) != measure or not first.args.get("desc"):
             raise NotSupported("a list is in the order of its counts, largest first: ORDER BY 2 DESC")
         for ordered in rest:
-            if ordered.args.get("desc") or self._position(ordered.this, select, keys) not in {key.name for key in keys}:
+            if ordered.args.get("desc") or self._position(ordered.this, select) not in {key.name for key in keys}:
                 raise NotSupported("after the count only the grouped columns may follow in ORDER BY, ascending")
 
     # -- WHERE --
