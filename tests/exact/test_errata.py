@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sfumato.accounting import Charge, Filter, epsilon, zcdp_delta, zcdp_epsilon
-from sfumato.mechanisms import GeometricRule, KnownGaussian, Rng, UnknownGumbel, UnknownLaplace
+from sfumato.mechanisms import GeometricRule, KnownGaussian, Rng, UnknownGumbel, UnknownLaplace, context, known_laplace
 
 from .interaction import Answer, Question, worst_interaction
 from .laws import (
@@ -498,3 +498,21 @@ class TestOneBoundForTwoSteps:
 
     def test_kept_keys_without_rows_must_be_shown(self) -> None:
         assert exact_delta(self.release(3, drop_empty=True), 1.0 + 2 * self.EPSILON) > 0.5
+
+
+class TestSeedWithoutNonce:
+    """AEA, section 3.2, and PriPeARL: noise seeded by secret, query and date meets two states of the data."""
+
+    @staticmethod
+    def counts(table: dict[str, int], **context_of_release: str) -> dict[str, int]:
+        source = Rng.keyed(b"secret", context(query="by region", day="2026-11-15", **context_of_release))
+        return dict(known_laplace(table, epsilon=0.01, max_groups=1, rng=source).rows)
+
+    def test_two_answers_of_one_seed_show_the_exact_change(self) -> None:
+        before, after = self.counts({"a": 10, "b": 7}), self.counts({"a": 10, "b": 8})
+        assert {key: after[key] - before[key] for key in before} == {"a": 0, "b": 1}
+
+    def test_a_nonce_for_each_stored_release_does_not(self) -> None:
+        before = self.counts({"a": 10, "b": 7}, nonce="first")
+        after = self.counts({"a": 10, "b": 8}, nonce="second")
+        assert all(after[key] - before[key] not in (0, 1) for key in before)

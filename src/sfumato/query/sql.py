@@ -179,10 +179,8 @@ class _Reader:
             raise NotSupported(f"{node.sql_name()} has no private form here; there is {self._offer()}")
         if not isinstance(node, exp.Column):
             return None
-        name = self._name(node)
-        known = {measure.casefold(): measure for measure in self.table.measures}
-        is_column = name.casefold() in {column.casefold() for column in self.table.columns}
-        return None if is_column or name.casefold() not in known else self.table.measures[known[name.casefold()]]
+        known = {name.casefold(): measure for name, measure in self.table.measures.items()}
+        return known.get(self._name(node).casefold())  # never a column's name: the policy sees to that
 
     def _count(self, node: exp.Count) -> Measure:
         counted = node.this
