@@ -26,9 +26,11 @@ def _over_a_thousand_rows() -> dict[str, Callable[[], Any]]:
     rows = [(f"article-{rank:04}", 50_000 // (rank + 1)) for rank in range(1001)]
     common = {"limit": 1000, "epsilon": EPSILON, "delta": DELTA, "rng": _source()}
     gumbel = partial(unknown_gumbel, rows, k=10, max_k=100, **common)
+    gaussian = partial(gumbel, count_noise="gaussian")
     return {
         "`unknown_gumbel`, 1000 rows, k = 10, Laplace counts": gumbel,
-        "`unknown_gumbel`, the same, Gaussian counts": partial(gumbel, count_noise="gaussian"),
+        "`unknown_gumbel`, the same, Gaussian counts": gaussian,
+        "`unknown_gumbel`, the same, k = 100": partial(gaussian, k=100),
         "`unknown_laplace`, 1000 rows": partial(unknown_laplace, rows, max_groups=1, **common),
         "`unknown_gaussian`, 1000 rows": partial(unknown_gaussian, rows, max_groups=1, **common),
     }

@@ -1,13 +1,16 @@
-"""What all tests share: a fixed source of noise, and a stream whose words a test chooses."""
+"""What all tests share: a fixed source of noise, and a PostgreSQL."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
+import postgres
 from sfumato.mechanisms import Rng
-from sfumato.mechanisms.stream import Stream
 
 # Contract tests are inherited, so one test runs in several classes: that is the point of them.
 settings.register_profile(
@@ -16,19 +19,34 @@ settings.register_profile(
 settings.load_profile("sfumato")
 
 
-class ChosenStream(Stream):
-    """Words written by hand: lane -> index -> word. A word nobody wrote is an error."""
-
-    def __init__(self, words: dict[int, dict[int, int]]) -> None:
-        self._words = words
-
-    def words(self, lane: int, start: int, count: int) -> np.ndarray:
-        return np.array([self._words[lane][index] for index in range(start, start + count)], np.uint64)
-
-
 @pytest.fixture
 def rng() -> Rng:
     return Rng.keyed(b"k" * 32, b"tests")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The process that outlives the workers (or has none) is the one whose end stops PostgreSQL."""
+    if not hasattr(session.config, "workerinput"):
+        run = ExitStack()
+        run.enter_context(postgres.running(session.config._tmp_path_factory.getbasetemp()))
+        session.config.add_cleanup(run.close)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the socket of this run's PostgreSQL, the same for all workers."""
+    binaries = next(postgres.installations(), None)
+    if binaries is None:
+        pytest.skip(postgres.MISSING)
+    own = tmp_path_factory.getbasetemp()
+    return postgres.server(own.parent if hasattr(request.config, "workerinput") else own, binaries)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Path) -> Iterator[str]:
+    """A new, empty database of its own for each test, as libpq wants it: `psycopg.connect(postgres_url)`."""
+    with postgres.database(postgres_server) as url:
+        yield url
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

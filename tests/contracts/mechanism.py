@@ -45,6 +45,24 @@ class MechanismContract:
         assert NOTHING <= released.charge <= released.reserve
         assert MECHANISMS[self.name].of(**(self.arguments | {"k": k})).least <= released.charge
 
+    @given(small_tables, seeds, st.integers(1, 12))
+    def test_no_step_is_revealed_that_was_not_reserved(self, counts, seed, k):
+        mechanism = MECHANISMS[self.name].of(**(self.arguments | {"k": k}))
+        released = mechanism.release(self.data(counts), keyed(seed))
+        steps = mechanism.steps(len(released.rows), stopped=released.stopped)
+        assert released.steps == steps
+        assert sum((step.charge for step in mechanism.worst), NOTHING) == mechanism.reserve
+        assert sum((step.charge for step in steps), NOTHING) <= mechanism.reserve
+        assert {step for step in steps if step.kind != "stop"} <= set(mechanism.worst)
+
+    @given(st.integers(1, 12), st.integers(1, 12))
+    def test_the_length_of_a_list_is_no_noise_parameter(self, k, other):
+        mechanism = MECHANISMS[self.name].of(**(self.arguments | {"k": k}))
+        assert mechanism.at(other) == MECHANISMS[self.name].of(**(self.arguments | {"k": other}))
+        assert mechanism.at(other).fingerprint() == mechanism.fingerprint()
+        with pytest.raises(InvalidArgument, match=r"^k: must be at least 1"):
+            mechanism.at(0)
+
     @given(small_tables, seeds)
     def test_every_step_costs_something_and_nothing_is_given_back(self, counts, seed):
         steps = self.run(counts, keyed(seed)).steps

@@ -21,6 +21,7 @@ from sfumato.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     KnownGaussian,
+    KnownGumbel,
     KnownLaplace,
     Rng,
     Step,
@@ -197,9 +198,24 @@ def test_a_cut_list_cannot_be_made_longer():
         top.prefix(0)
 
 
-def test_a_histogram_cannot_lose_its_counts():
-    with pytest.raises(InvalidArgument, match="orders a histogram"):
-        known_laplace(TABLE, epsilon=1, max_groups=1, rng=keyed(b"6")).without_counts()
+def test_a_histogram_without_its_counts_costs_the_same():
+    full = known_laplace(TABLE, epsilon=1, max_groups=1, rng=keyed(b"6"))
+    bare = full.without_counts()
+    assert bare.rows == tuple((item, None) for item, _ in full.rows)
+    assert bare.steps == full.steps
+    assert bare.error95 is None
+    assert full.newly(bare.steps) == Charge()
+
+
+@pytest.mark.parametrize("cutoff", ["select", "fixed"])
+def test_the_worst_case_of_a_ranking(cutoff):
+    for with_counts in (True, False):
+        worst = UnknownGumbel.of(k=2, epsilon=1, delta=0.1, cutoff=cutoff, with_counts=with_counts).worst
+        kinds = ["call", *["cutoff"][: cutoff == "select"], *["pick", "count"][: 1 + with_counts] * 2]
+        assert [step.kind for step in worst] == kinds
+        assert [step.kind for step in KnownGumbel.of(k=2, epsilon=1, with_counts=with_counts).worst] == kinds[
+            -2 * (1 + with_counts) :
+        ]
 
 
 def test_the_count_is_not_the_gumbel_noise_again():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ChosenStream
+from chosen import ChosenStream
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, noise
 from sfumato.mechanisms.stream import Stream

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ChosenStream
+from chosen import ChosenStream
 from false_alarms import unlikely
 from sfumato.mechanisms import Rng, selection
 from sfumato.mechanisms.selection import Scores, race
@@ -70,6 +70,14 @@ def test_equal_runners_are_told_apart_by_further_words(word, depth):
     lanes[depth + 1] = {0: 2**63, 1: 2**63}
     scores = Scores(Fraction(1, 7), np.array([3, 3]))
     assert race(scores, ChosenStream(lanes), 2) == [1, 0]
+
+
+def test_runners_at_an_end_of_the_interval_are_open_towards_it():
+    """The first 64 digits put no bound on how far ahead runner 1 is, nor on how far behind runner 2 is."""
+    words = np.array([2**62, 0, 2**64 - 1, 2**63], np.uint64)
+    low, high = selection._brackets(Scores(Fraction(1), np.zeros(4, np.int64)), words)
+    assert np.isinf(low).tolist() == [False, False, True, False]
+    assert np.isinf(high).tolist() == [False, True, False, False]
 
 
 @pytest.mark.parametrize("late", [2**64 - 2**49, 2**64 - 2**30, 2**64 - 3])

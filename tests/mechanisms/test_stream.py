@@ -67,6 +67,11 @@ def test_numbers_count_by_value():
     assert context(x=["a", "b"]) == context(x=("a", "b")) != context(x="ab")
 
 
+@pytest.mark.parametrize("number", [0, -1, 2**64 - 1, 2**64, 1 - 2**64, -(2**64), 2**200])
+def test_whole_numbers_are_encoded_like_fractions(number):
+    assert context(x=number) == context(x=Fraction(number))
+
+
 def test_the_encoding_is_frozen():
     assert context(table="t", epsilon=0.5, nonce=b"\x00", k=None).hex() == (
         "736675"

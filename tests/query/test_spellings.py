@@ -1,13 +1,18 @@
-"""One digest a meaning: twenty questions in two hundred spellings each, and near misses that must differ."""
+"""One digest a meaning: twenty-four questions in two hundred spellings each, and near misses that must differ."""
 
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
+from sfumato.accounting import Charge
 from sfumato.query.plan import plan
+from sfumato.query.policy import Policy
+from sfumato.query.request import TopK, Total
 from sfumato.query.sql import read_sql
 
 SPELLINGS = 200
@@ -88,15 +93,23 @@ QUESTIONS = [
     (["paid"], SUMS, [TWO, HALF], None),
 ]
 
+# Lists without their counts: the measure is in ORDER BY alone.
+BARE = [
+    (["article"], PEOPLE, [], 10),
+    (["article"], ROWS, [EMEA, RANGE], None),
+    (["topic"], SUMS, [NOON], 2),
+    (["article", "region"], PEOPLE, [PAID], 20),
+]
+ALL = [(question, True) for question in QUESTIONS] + [(question, False) for question in BARE]
 
-def spelled(question, coin: random.Random) -> str:
+
+def spelled(question, coin: random.Random, counts: bool = True) -> str:
     keys, measure, conjuncts, limit = question
     keys = coin.sample(keys, len(keys))
     alias = coin.choice(["", " e", " AS e"])
     counted = coin.choice([m for m in measure if alias or "e." not in m])
-    items = [key + coin.choice(["", f" AS k{i}"]) for i, key in enumerate(keys)] + [
-        counted + coin.choice(["", " AS c"])
-    ]
+    items = [key + coin.choice(["", f" AS k{i}"]) for i, key in enumerate(keys)]
+    items += [counted + coin.choice(["", " AS c"])] if counts else []
     parts = [coin.choice(spellings) for spellings in conjuncts]
     parts += coin.sample(parts, coin.randint(0, len(parts)))
     coin.shuffle(parts)
@@ -105,7 +118,8 @@ def spelled(question, coin: random.Random) -> str:
     if keys:
         by = [coin.choice([key, str(1 + i)]) for i, key in enumerate(keys)]
         sql += f" GROUP BY {', '.join(coin.sample(by, len(by)))}"
-        sql += coin.choice(["", f" ORDER BY {len(items)} DESC", f" ORDER BY {counted} DESC, 1"])
+        orders = [f" ORDER BY {counted} DESC", f" ORDER BY {counted} DESC, 1"]
+        sql += coin.choice(orders + (["", f" ORDER BY {len(items)} DESC"] if counts else []))
         sql += f" LIMIT {limit}" if limit else coin.choice(["", " LIMIT 100"])
     return mangled(sql, coin)
 
@@ -123,20 +137,23 @@ def mangled(sql: str, coin: random.Random) -> str:
     return "'".join(parts) + coin.choice(["", ";", " -- please", " /* thank you */"])
 
 
-@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+@pytest.mark.parametrize("number", range(len(ALL)))
 def test_two_hundred_spellings_have_one_digest(number, policy, prices):
     coin = random.Random(number)
-    spellings = {spelled(QUESTIONS[number], coin) for _ in range(SPELLINGS)}
+    question, counts = ALL[number]
+    spellings = {spelled(question, coin, counts) for _ in range(SPELLINGS)}
     plans = [plan(read_sql(sql, policy), policy, prices) for sql in spellings]
     assert len({found.digest for found in plans}) == 1
     assert len({found.query.sql("duckdb") for found in plans}) == 1
     assert len({found.reserve for found in plans}) == 1
+    assert len({json.dumps(found.request) for found in plans}) == 1
+    assert {found.counts for found in plans} == {counts}
 
 
 def test_different_questions_have_different_digests(policy, prices):
     coin = random.Random(0)
-    digests = [plan(read_sql(spelled(q, coin), policy), policy, prices).digest for q in QUESTIONS]
-    assert len(set(digests)) == len(QUESTIONS)
+    digests = [plan(read_sql(spelled(q, coin, counts), policy), policy, prices).digest for q, counts in ALL]
+    assert len(set(digests)) == len(ALL)
 
 
 NEAR_MISSES = [
@@ -185,3 +202,56 @@ def test_k_is_in_the_digest_but_not_in_the_atom(policy, prices):
     assert five.digest != ten.digest
     assert five.mechanism.limit == ten.mechanism.limit == 1000
     assert five.mechanism.max_k == ten.mechanism.max_k == 100
+
+
+def test_a_list_without_counts_is_another_answer_from_the_same_atom(policy, prices):
+    full, bare = (
+        plan(TopK("engagements", "article", "members", k=10, counts=counts), policy, prices) for counts in (True, False)
+    )
+    assert full.atom == bare.atom
+    assert full.full == bare.full
+    assert full.digest != bare.digest
+    assert (full.reserve, bare.reserve) == (Charge(21, 1), Charge(11, 1))
+    assert bare.full.with_counts
+    assert set(bare.mechanism.worst) <= set(full.mechanism.worst) <= set(full.full.worst)
+
+
+@pytest.mark.parametrize("by", ["region", "job title"])
+def test_counts_that_order_a_histogram_are_paid_for_all_the_same(by, policy, prices):
+    full, bare = (plan(TopK("engagements", by, "members", counts=counts), policy, prices) for counts in (True, False))
+    assert full.mechanism == bare.mechanism
+    assert full.atom == bare.atom
+    assert full.digest != bare.digest
+
+
+@pytest.mark.parametrize(("by", "size"), [("region", 3), ("topic", 3), (["country", "region"], 6), ([], 1)])
+def test_no_list_is_longer_than_a_public_domain(by, size, policy, prices):
+    def asked(k):
+        request = TopK("engagements", by, "members", k=k) if by else Total("engagements", "members")
+        return plan(request, policy, prices)
+
+    assert asked(50) == asked(100) == asked(None)
+    assert asked(50).k == asked(50).mechanism.k == asked(50).full.k == size
+    assert asked(1).atom == asked(50).atom
+
+
+def test_the_key_epoch_and_the_data_version_are_in_the_atom(policy, prices):
+    table = policy.table("engagements")
+    later = Policy({"engagements": replace(table, version="2026-11-16")})
+    request = TopK("engagements", "article", "members")
+    plans = [plan(request, at, prices, epoch) for at in (policy, later) for epoch in ("", "00000000", "0000000a")]
+    assert len({found.atom for found in plans}) == len({found.digest for found in plans}) == 6
+    assert {found.data_version for found in plans} == {"2026-11-15", "2026-11-16"}
+
+
+def test_a_plan_says_whom_it_protects_and_what_its_columns_are(policy, prices):
+    found = plan(TopK("engagements", ["day", "article"], "members", k=7), policy, prices)
+    assert (found.unit, found.columns, found.types, found.counts) == (
+        "member_id",
+        ("article", "day"),
+        ("text", "date"),
+        True,
+    )
+    assert (found.k, found.mechanism.k, found.full.k) == (7, 7, 100)
+    assert found.mechanism.at(100) == found.full
+    assert hash(found) == hash(plan(TopK("engagements", ["article", "day"], "members", k=7), policy, prices))

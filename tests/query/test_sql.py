@@ -9,8 +9,9 @@ import pytest
 
 from sfumato.errors import NotSupported
 from sfumato.query.plan import plan
-from sfumato.query.predicate import In, Values
+from sfumato.query.predicate import AllOf, In, Values
 from sfumato.query.request import Histogram, TopK, Total
+from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
 
 UNDERSTOOD = [
@@ -47,6 +48,18 @@ UNDERSTOOD = [
         ),
     ),
     ("SELECT members FROM engagements WHERE TRUE", Total("engagements", "members")),
+    (
+        "SELECT article FROM engagements GROUP BY article ORDER BY COUNT(DISTINCT member_id) DESC LIMIT 10",
+        TopK("engagements", "article", "members", k=10, counts=False),
+    ),
+    (
+        "SELECT region r, article FROM engagements WHERE paid GROUP BY 1, 2 ORDER BY visits DESC, r",
+        TopK("engagements", ["article", "region"], "visits", {"paid": True}, counts=False),
+    ),
+    (
+        "SELECT topic FROM engagements e GROUP BY 1 ORDER BY SUM(e.n) DESC LIMIT 2",
+        TopK("engagements", "topic", "visits", k=2, counts=False),
+    ),
 ]
 
 
@@ -58,6 +71,23 @@ def test_sql_and_structured_requests_meet_in_one_plan(sql, request_, policy, pri
 REFUSED = {
     "SELECT * FROM engagements": "would list people",
     "SELECT article FROM engagements": "add COUNT(DISTINCT member_id)",
+    "SELECT article FROM engagements GROUP BY article": "ORDER BY COUNT(DISTINCT member_id) DESC for",
+    "SELECT article FROM engagements GROUP BY article LIMIT 10": "ORDER BY COUNT(DISTINCT member_id) DESC for",
+    "SELECT article FROM engagements GROUP BY article ORDER BY 1 DESC": "ORDER BY COUNT(DISTINCT member_id) DESC for",
+    "SELECT article FROM engagements GROUP BY article ORDER BY region": "ORDER BY COUNT(DISTINCT member_id) DESC for",
+    "SELECT article AS members FROM engagements GROUP BY 1 ORDER BY members DESC": "ORDER BY COUNT(DISTINCT",
+    "SELECT article FROM engagements ORDER BY members DESC": "add GROUP BY article",
+    "SELECT article FROM engagements GROUP BY article ORDER BY members": "ORDER BY members DESC",
+    "SELECT article FROM engagements GROUP BY article ORDER BY members ASC": "ORDER BY members DESC",
+    "SELECT article FROM engagements GROUP BY article ORDER BY members DESC, shares DESC": "ascending",
+    "SELECT article FROM engagements GROUP BY article ORDER BY article, members DESC": "without their counts",
+    "SELECT article FROM engagements GROUP BY article ORDER BY AVG(n) DESC": "AVG has no private form",
+    "SELECT article FROM engagements GROUP BY article ORDER BY COUNT(n) DESC": "only people and rows",
+    "SELECT article FROM engagements GROUP BY article, region ORDER BY members DESC": "same columns",
+    "SELECT article, article FROM engagements GROUP BY article ORDER BY members DESC": "selected twice",
+    "SELECT article FROM engagements GROUP BY article ORDER BY members + 1 DESC": "without their counts",
+    "SELECT * FROM engagements GROUP BY article ORDER BY members DESC": "would list people",
+    "SELECT FROM engagements ORDER BY members DESC": "",
     "SELECT article, n FROM engagements": "add COUNT(DISTINCT member_id)",
     "SELECT member_id, COUNT(*) FROM engagements GROUP BY member_id": "no column 'member_id'",
     "SELECT article, COUNT(*) FROM engagements": "add GROUP BY article",
@@ -220,7 +250,8 @@ BAD_WHERE = [
     ({"n": {"between": [1]}}, "two values"),
     ({"n": {"between": [1, 2, 3]}}, "two values"),
     ({"n": list(range(1500))}, "more than 1000 values"),
-    ({"or": [{"n": i} for i in range(3000)]}, "more than 2000 parts"),
+    ({"or": [{"n": i} for i in range(5000)]}, "more than 10000 parts"),
+    ({"or": [{"n": list(range(i, 4000, 4))} for i in (0, 2)]}, "more than 2000 parts"),
     ({"n": 2**63}, "n is compared with"),
     ({"score": "1." + "0" * 5000 + "1"}, "score is compared with"),
     ({"score": Decimal("1." + "0" * 50 + "1")}, "score is compared with"),
@@ -229,6 +260,8 @@ BAD_WHERE = [
     ([], "maps columns"),
     ("region", "maps columns"),
     (In("member_id", Values.of("bob")), "no column 'member_id'"),
+    (In("n", Values.of("bob")), "n is compared with"),
+    (In("score", Values.of(Fraction(1, 3))), "score is compared with"),
     ({"or": {"region": "emea"}}, "takes a list of filters"),
     ({"and": ["region"]}, "takes a list of filters"),
     ({"not": ["region"]}, "takes one filter"),
@@ -257,12 +290,33 @@ def test_a_filter_may_not_be_nested_without_end(policy, prices):
         plan(Histogram("engagements", "article", "members", where), policy, prices)
 
 
+@pytest.mark.parametrize(("levels", "fits"), [(10, True), (11, False)])
+def test_however_a_filter_is_written_it_may_not_be_deeper_than_twenty(levels, fits, policy, prices):
+    where = "paid"
+    for level in range(levels):
+        where = f"topic = '{level}' OR n <> {level} AND ({where})"
+    sql = f"SELECT members FROM engagements WHERE {where}"
+    if fits:
+        found = plan(read_sql(sql, policy), policy, prices)
+        assert plan(read_request(found.request, policy), policy, prices) == found
+    else:
+        with pytest.raises(NotSupported, match="nested more than 20 deep"):
+            plan(read_sql(sql, policy), policy, prices)
+
+
+def test_a_tree_made_by_hand_is_typed_too(policy, prices):
+    by_hand = Total("engagements", "members", AllOf((In("SCORE", Values.of(1)), In("score", Values.of("1.0", "2")))))
+    assert plan(by_hand, policy, prices) == plan(Total("engagements", "members", {"score": 1}), policy, prices)
+
+
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
         (TopK("engagements", "article", "members", k=0), "1 to 100 rows"),
         (TopK("engagements", "article", "members", k=101), "1 to 100 rows"),
         (TopK("engagements", "article", "members", k=2.0), "whole number"),
+        (TopK("engagements", "article", "members", counts=1), "^counts: must be true"),
+        (TopK("engagements", "article", "members", counts=None), "^counts: must be true"),
         (TopK("engagements", [], "members"), "name a column"),
         (TopK("engagements", ["article", "article"], "members"), "named twice"),
         (TopK("engagements", ["article", 3], "members"), "name a column"),

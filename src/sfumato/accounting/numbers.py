@@ -18,13 +18,7 @@ FINEST_BITS = 2000
 
 def rational(name: str, value: Number) -> Fraction:
     """`value` as an exact Fraction; a float counts at its exact binary value."""
-    if isinstance(value, bool) or not isinstance(value, int | Fraction | float | Decimal | Rational):
-        raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidArgument(name, "must be finite, not NaN or infinite")
-    if isinstance(value, Decimal):
-        _check_decimal(name, value)
-    exact = value if type(value) is Fraction else _fraction(value)
+    exact = value if type(value) is Fraction else _fraction(name, value)
     if exact.numerator.bit_length() - exact.denominator.bit_length() > LARGEST_BITS:
         raise InvalidArgument(name, "is too large to compute with")
     if exact.denominator.bit_length() > FINEST_BITS:
@@ -63,8 +57,14 @@ def whole(name: str, value: int, *, at_least: int = 0, at_most: int | None = Non
     return int(value)
 
 
-def _fraction(value: int | float | Decimal | Rational) -> Fraction:
+def _fraction(name: str, value: Number | Rational) -> Fraction:
     """Exactly, and with Python's own integers inside: a numpy integer would overflow later."""
+    if isinstance(value, bool) or not isinstance(value, int | Fraction | float | Decimal | Rational):
+        raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgument(name, "must be finite, not NaN or infinite")
+    if isinstance(value, Decimal):
+        _check_decimal(name, value)
     if isinstance(value, float | Decimal):
         return Fraction(value)
     return Fraction(int(value.numerator), int(value.denominator))

@@ -53,7 +53,7 @@ def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Int
     padded = np.zeros(limit + 1, np.int64)
     padded[: len(rows)] = exact_counts("rows", list(table.values()))
     falls = np.diff(padded[: len(rows)])
-    places, ties = canonical(keys), (falls == 0).tolist()
+    places, ties = canonical(keys), (falls == 0).tobytes()
     if (falls > 0).any() or not all(map(lt, compress(places, ties), compress(places[1:], ties))):
         raise InvalidArgument("rows", "must be in order: ORDER BY count DESC, key ASC, keys compared as binary")
     return keys, padded

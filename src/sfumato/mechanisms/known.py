@@ -32,6 +32,13 @@ class KnownNoise(Mechanism):
             self._keep(k=whole("k", self.k, at_least=1))
 
     @property
+    def worst(self) -> tuple[Step, ...]:
+        return (Step("histogram", self.reserve),)
+
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        return self.worst
+
+    @property
     def reserve(self) -> Charge:
         return Charge(self.max_groups)
 
@@ -42,7 +49,7 @@ class KnownNoise(Mechanism):
         return Release(
             mechanism=self.name,
             rows=tuple((keys[i], int(noisy[i])) for i in order),
-            steps=(Step("histogram", self.reserve),),
+            steps=self.worst,
             reserve=self.reserve,
             complete=len(order) == len(keys),
             error95=self.error95,
@@ -97,6 +104,13 @@ class KnownGumbel(Ranking):
     name = "known_gumbel"
 
     @property
+    def worst(self) -> tuple[Step, ...]:
+        return self.steps(self.k, stopped=False)
+
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        return self._row_steps(rows)
+
+    @property
     def reserve(self) -> Charge:
         return Charge(self.k * self.units_per_row)
 
@@ -111,7 +125,7 @@ class KnownGumbel(Ranking):
         return Release(
             mechanism=self.name,
             rows=self._rows([keys[i] for i in picked], exact[picked].tolist(), source),
-            steps=self._row_steps(len(picked)),
+            steps=self.steps(len(picked), stopped=False),
             reserve=self.reserve,
             complete=len(picked) == len(keys),
             error95=self.error95,

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from sfumato.accounting.charges import Charge
@@ -74,10 +76,19 @@ class Mechanism(ABC):
     def noise(self) -> Noise:
         """The law of the noise on a count."""
 
+    @abstractmethod
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        """The steps behind a list of this length, which noise, and not k, may have ended."""
+
+    @property
+    @abstractmethod
+    def worst(self) -> tuple[Step, ...]:
+        """The steps of the costliest outcome. Whatever the data, no other step is revealed but a stop."""
+
     @property
     @abstractmethod
     def reserve(self) -> Charge:
-        """The most this can cost."""
+        """The most this can cost: the charges of `worst`, added up."""
 
     @property
     def least(self) -> Charge:
@@ -88,6 +99,11 @@ class Mechanism(ABC):
     def error95(self) -> int | None:
         """The half-width that holds with 95 % for one count; None where no count is released."""
         return self.noise.half_width()
+
+    def at(self, k: int) -> Self:
+        """The same mechanism, and the same noise, for a list of `k` rows."""
+        length: dict[str, Any] = {"k": k}
+        return replace(self, **length)
 
     @abstractmethod
     def release(self, exact: Any, rng: Rng, /) -> Release[Any]:
@@ -126,7 +142,7 @@ class Ranking(Mechanism):
         if self.count_noise not in get_args(CountNoise):
             raise InvalidArgument("count_noise", "must be 'laplace' or 'gaussian'")
 
-    @property
+    @cached_property
     def noise(self) -> Noise:
         """The law of the noise on a count, one unit whichever it is."""
         scale = 2 * self.tau / self.epsilon
@@ -150,6 +166,12 @@ class Ranking(Mechanism):
         return tuple((key, count + z) for key, count, z in zip(keys, exact, noise, strict=True))
 
     def _row_steps(self, rows: int) -> tuple[Step, ...]:
-        law = f"{self.noise.family} {self.noise.parameter}"
-        both = ((Step("pick", UNIT, place), Step("count", UNIT, place, law)) for place in range(1, rows + 1))
-        return tuple(step for pair in both for step in pair[: self.units_per_row])
+        law = f"{self.noise.family} {self.noise.parameter}" if self.with_counts else None
+        return tuple(chain.from_iterable(_row_steps(place, law) for place in range(1, rows + 1)))
+
+
+@lru_cache(maxsize=4096)
+def _row_steps(place: int, law: str | None) -> tuple[Step, ...]:
+    """What a row reveals: values that never change, so that lists may share them."""
+    pick = Step("pick", UNIT, place)
+    return (pick,) if law is None else (pick, Step("count", UNIT, place, law))

@@ -73,9 +73,7 @@ class Release(Generic[K]):
         )
 
     def without_counts(self) -> Release[K]:
-        """The same ranking, its counts unrevealed and unpaid."""
-        if any(step.kind == "histogram" for step in self.steps):
-            raise InvalidArgument("release", "counts are what orders a histogram; they cannot be left out")
+        """The same ranking, its counts unrevealed and unpaid; those of a histogram order it and stay paid for."""
         return replace(
             self,
             rows=tuple((item, None) for item, _ in self.rows),

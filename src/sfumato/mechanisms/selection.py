@@ -82,16 +82,17 @@ def _brackets(scores: Scores, words: NDArray[np.uint64]) -> tuple[Floats, Floats
 
     For W >= 1/2 the complement is formed in integers: 1 - W rounded after the fact would lose its digits.
     """
-    late = words >= np.uint64(2**63)
-    near = np.where(late, ~words, words) + 0.5  # distance to the nearer end of the interval, in 2^-64
+    nearer = np.minimum(words, ~words)  # below 2^63: int64 holds it, and is quicker to turn into floats
+    near = nearer.view(np.int64) + 0.5  # distance to the nearer end of the interval, in 2^-64
     distance = near * 2.0**-64
-    exponential = -np.where(late, np.log(distance), np.log1p(-distance))
+    exponential = -np.where(words == nearer, np.log1p(-distance), np.log(distance))
     floats, size = scores.floats()
     place = floats - np.log(exponential)
     slack = (1 + size + np.abs(place)) * MARGIN + 1 / near
     low, high = place - slack, place + slack
-    low[words == np.uint64(2**64 - 1)] = -math.inf
-    high[words == 0] = math.inf
+    if not nearer.all():  # somebody is at an end, which is open
+        low[words == np.uint64(2**64 - 1)] = -math.inf
+        high[words == 0] = math.inf
     return low, high
 
 
@@ -99,12 +100,15 @@ def _settled(scores: Scores, stream: Stream, contenders: Integers, low: Floats, 
     """Contenders in their likely order; whoever overlaps across a place is compared exactly."""
     # A cut after place j is clean when everybody before it is surely ahead of everybody behind it.
     clean = np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]
-    cuts = [0, *(np.flatnonzero(clean) + 1).tolist(), len(contenders)]
+    runners: list[int] = contenders.tolist()
+    if clean.all():
+        return runners[:first]
+    cuts = [0, *(np.flatnonzero(clean) + 1).tolist(), len(runners)]
     order: list[int] = []
     for start, stop in itertools.pairwise(cuts):
         if len(order) >= first:
             break
-        group = contenders[start:stop].tolist()
+        group = runners[start:stop]
         order += group if len(group) == 1 else _compared(scores, stream, group)
     return order[:first]
 

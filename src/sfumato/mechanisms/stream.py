@@ -130,6 +130,8 @@ def _payload(name: str, value: Field, depth: int) -> tuple[bytes, bytes]:
         return b"0", b""
     if isinstance(value, bool):
         return b"b", b"1" if value else b"0"
+    if type(value) is int and abs(value) < 2**64:  # nothing to check and nothing to reduce
+        return b"n", str(value).encode()
     if isinstance(value, bytes | bytearray):
         return b"x", bytes(value)
     if isinstance(value, int | float | Fraction):

@@ -50,6 +50,13 @@ class UnknownNoise(Mechanism):
         self._keep(limit=whole("limit", self.limit, at_least=self.k or 1, at_most=MAX_ROWS))
 
     @property
+    def worst(self) -> tuple[Step, ...]:
+        return (Step("histogram", self.reserve),)
+
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        return self.worst
+
+    @property
     def reserve(self) -> Charge:
         return UNIT + CALL
 
@@ -71,7 +78,7 @@ class UnknownNoise(Mechanism):
         return Release(
             mechanism=self.name,
             rows=tuple((keys[i], int(noisy[i])) for i in above[: self.k]),
-            steps=(Step("histogram", self.reserve),),
+            steps=self.worst,
             reserve=self.reserve,
             stopped=self.k is None or len(above) < self.k,
             threshold=threshold,
@@ -153,6 +160,10 @@ class UnknownGumbel(Ranking):
             raise InvalidArgument("cutoff", "must be 'select' or 'fixed'")
 
     @property
+    def worst(self) -> tuple[Step, ...]:
+        return self.steps(self.k, stopped=False)
+
+    @property
     def reserve(self) -> Charge:
         return Charge(self.k * self.units_per_row + self._selects, 1)
 
@@ -173,7 +184,7 @@ class UnknownGumbel(Ranking):
         return Release(
             mechanism=self.name,
             rows=self._rows([keys[i] for i in picked], exact[picked].tolist(), source),
-            steps=self._steps(len(picked), stopped=stopped),
+            steps=self.steps(len(picked), stopped=stopped),
             reserve=self.reserve,
             stopped=stopped,
             error95=self.error95,
@@ -205,7 +216,7 @@ class UnknownGumbel(Ranking):
         reached = order.index(0) if stopped else len(order)
         return [runner - 1 for runner in order[:reached]], stopped
 
-    def _steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
         opening = (Step("call", CALL), Step("cutoff", UNIT))[: 1 + self._selects]
         closing = (Step("stop", UNIT, rows + 1),) if stopped else ()
         return opening + self._row_steps(rows) + closing

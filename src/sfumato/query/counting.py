@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sfumato.query.policy import Measure
 from sfumato.query.predicate import AllOf, Cut, In, Predicate, Values
-from sfumato.query.values import MAX_DIGITS, Value
+from sfumato.query.values import Type, Value, decimal
 
 COUNT = "sfumato_count"
 ROWS = "sfumato_rows"
@@ -26,7 +26,7 @@ ROW_MOST = 2**53
 @dataclass(frozen=True, slots=True)
 class Counting:
     """What to count: see the module. `max_groups` None leaves a person's keys alone; `limit` None returns all rows;
-    `dated` are the keys that are dates or moments.
+    `types` are those of the keys.
     """
 
     table: str
@@ -37,17 +37,17 @@ class Counting:
     max_groups: int | None
     domain: tuple[tuple[Value, ...], ...] | None
     limit: int | None
-    dated: tuple[str, ...] = ()
+    types: tuple[Type, ...] = ()
 
 
 def count_query(counting: Counting) -> exp.Select:
     """SELECT keys, count, the largest first, ties by key."""
-    keys = [_column(key) for key in counting.keys]
     query = _distinct(counting) if _plain(counting) else _summed(counting)
-    if keys:
-        query = query.group_by(*keys)
-    query = query.order_by(exp.Ordered(this=_column(COUNT), desc=True, nulls_first=False), *map(_ascending, keys))
-    return query if counting.limit is None else query.limit(counting.limit)
+    if counting.keys:
+        query.group_by(*map(_column, counting.keys), copy=False)
+    ties = [_ascending(_column(key)) for key in counting.keys]
+    query.order_by(exp.Ordered(this=_column(COUNT), desc=True, nulls_first=False), *ties, copy=False)
+    return query if counting.limit is None else query.limit(counting.limit, copy=False)
 
 
 def _plain(counting: Counting) -> bool:
@@ -66,17 +66,27 @@ def _summed(counting: Counting) -> exp.Select:
         people = _bounded(people, counting)
     total = exp.func("COALESCE", exp.Sum(this=_column(COUNT)), exp.Literal.number(0))
     query = exp.select(*map(_column, counting.keys), total.as_(COUNT, quoted=True))
-    return query.from_(people.subquery("sfumato_people"))
+    return query.from_(people.subquery("sfumato_people", copy=False), copy=False)
 
 
 def _source(query: exp.Select, counting: Counting) -> exp.Select:
     """FROM the table WHERE there is a person and a key, and the filter holds."""
     names = [counting.unit, *counting.keys]
     present = [exp.Not(this=exp.Is(this=_column(name), expression=exp.Null())) for name in names]
-    # Infinite dates, and those beyond the year 9999, would reach us as other dates: they are no keys.
-    dates = [_condition_in(name, Values.between(Cut(date.min, -1), Cut(date.max, -1))) for name in counting.dated]
+    usable = [_usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
-    return query.from_(table).where(*present, *dates, condition(counting.where), *_in_domain(counting))
+    conditions = [*present, *filter(None, usable), condition(counting.where), *_in_domain(counting)]
+    return query.from_(table, copy=False).where(*conditions, copy=False)
+
+
+def _usable(key: str, kind: Type) -> exp.Expr | None:
+    """Keys that cannot be told apart outside the engine are no keys: NaN, infinities, dates beyond the year 9999."""
+    if kind in ("date", "timestamp"):
+        return _condition_in(key, Values.between(Cut(date.min, -1), Cut(date.max, -1)))
+    if kind == "number":
+        largest = exp.cast(exp.Literal.number("1e300"), exp.DataType.Type.DOUBLE)
+        return exp.Between(this=_column(key), low=exp.Neg(this=largest), high=largest.copy())
+    return None
 
 
 def _people(counting: Counting) -> exp.Select:
@@ -181,9 +191,7 @@ def _literal(value: Value) -> exp.Expr:
 
 def _number(value: Fraction) -> exp.Expr:
     """A double: beside a decimal the engine would cast the column to its scale, and fail where a row is too large."""
-    digits = abs(value) * 10**MAX_DIGITS
-    text = f"{digits.numerator // 10**MAX_DIGITS}.{digits.numerator % 10**MAX_DIGITS:0{MAX_DIGITS}d}"
-    literal = exp.Literal.number(text.rstrip("0").rstrip("."))
+    literal = exp.Literal.number(decimal(abs(value)))
     return exp.cast(exp.Neg(this=literal) if value < 0 else literal, exp.DataType.Type.DOUBLE)
 
 

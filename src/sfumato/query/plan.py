@@ -17,7 +17,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -26,11 +26,12 @@ from sfumato.accounting import Charge
 from sfumato.accounting.numbers import whole
 from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.mechanisms import MECHANISMS, Mechanism, context
+from sfumato.mechanisms.mechanism import Ranking
 from sfumato.query.counting import Counting, count_query
 from sfumato.query.policy import MAX_DOMAIN, Column, Measure, Policy, Prices, TablePolicy
-from sfumato.query.predicate import Predicate, pruned
-from sfumato.query.request import Request, TopK, Total, filtered
-from sfumato.query.values import Value, spelled
+from sfumato.query.predicate import Predicate
+from sfumato.query.request import Request, TopK, Total, canonical, written
+from sfumato.query.values import Type, Value, spelled
 
 Key: TypeAlias = tuple[Value, ...]
 
@@ -41,17 +42,25 @@ VERSION = 1
 class Plan:
     """How one request will be answered, all of it known before the first row is read.
 
-    `atom` names the noisy ranking or histogram behind the answer, whatever k is: equal questions have equal atoms.
-    `digest` names the answer itself.
+    `atom` names the noisy ranking or histogram behind the answer: equal questions have equal atoms, whatever `k` is
+    and whether the `counts` are shown or not. `full` computes it, once, to the longest list that can be asked for and
+    with its counts; `mechanism` is the part that this request reveals and pays for. `digest` names the answer itself.
+    `types` are those of the `columns`, in their order.
     """
 
     table: str
+    unit: str
+    data_version: str
     columns: tuple[str, ...]
+    types: tuple[Type, ...]
     measure: str
-    query: exp.Select
-    mechanism: Mechanism
-    domain: tuple[Key, ...] | None
+    where: Predicate
     k: int
+    counts: bool
+    counting: Counting
+    domain: tuple[Key, ...] | None
+    mechanism: Mechanism
+    full: Mechanism
     atom: str
 
     @property
@@ -59,19 +68,35 @@ class Plan:
         return self.mechanism.reserve
 
     @property
+    def query(self) -> exp.Select:
+        """The exact counts behind the answer; built when they are needed, which a repeat does not."""
+        return count_query(self.counting)
+
+    @property
     def digest(self) -> str:
-        return _sha256(context(atom=self.atom, k=self.k))
+        return _sha256(context(atom=self.atom, measure=self.measure, k=self.k, counts=self.counts))
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request in one form per meaning, ready for JSON: read back, it has this very plan."""
+        asked = {"table": self.table, "measure": self.measure, "where": written(self.where)}
+        if not self.columns:
+            return {"type": "total", **asked}
+        return {"type": "top_k", **asked, "by": list(self.columns), "k": self.k, "counts": self.counts}
 
 
-def plan(request: Request, policy: Policy, prices: Prices) -> Plan:
-    """The plan of a request under a policy, or a refusal in the asker's words."""
+def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> Plan:
+    """The plan of a request under a policy and a key epoch, or a refusal in the asker's words."""
     table = policy.table(request.table)
     measure = table.measure(request.measure)
     columns = () if isinstance(request, Total) else _grouped(request.by, table)
-    where = pruned(filtered(request.where, table))
+    where = canonical(request.where, table)
     domain = _domain(columns)
-    k = _length(request, table)
-    mechanism = _mechanism(columns, domain, measure, table, prices, k)
+    full = _mechanism(columns, domain, measure, table, prices)
+    k, counts = _length(request, table, domain), _counts(request)
+    mechanism = full.at(k)
+    if isinstance(mechanism, Ranking):
+        mechanism = replace(mechanism, with_counts=counts)
     counting = Counting(
         table=table.name,
         unit=table.privacy_unit,
@@ -81,10 +106,24 @@ def plan(request: Request, policy: Policy, prices: Prices) -> Plan:
         max_groups=_enforced(columns),
         domain=domain,
         limit=table.limit + 1 if domain is None else None,
-        dated=tuple(column.name for column in columns if column.type in ("date", "timestamp")),
+        types=tuple(column.type for column in columns),
     )
-    atom = _atom(table, columns, measure, where, domain, mechanism)
-    return Plan(table.name, counting.keys, measure.name, count_query(counting), mechanism, domain, k, atom)
+    return Plan(
+        table=table.name,
+        unit=table.privacy_unit,
+        data_version=table.version,
+        columns=counting.keys,
+        types=tuple(column.type for column in columns),
+        measure=measure.name,
+        where=where,
+        k=k,
+        counts=counts,
+        counting=counting,
+        domain=domain,
+        mechanism=mechanism,
+        full=full,
+        atom=_atom(table, columns, measure, where, domain, full, epoch),
+    )
 
 
 def _grouped(by: str | Sequence[str], table: TablePolicy) -> tuple[Column, ...]:
@@ -108,13 +147,27 @@ def _domain(columns: Sequence[Column]) -> tuple[Key, ...] | None:
     return tuple(itertools.product(*(domain or () for domain in domains)))
 
 
-def _length(request: Request, table: TablePolicy) -> int:
+def _longest(table: TablePolicy, domain: tuple[Key, ...] | None) -> int:
+    """The longest list there can be: what the policy allows, or all of a public domain."""
+    return table.max_k if domain is None else min(table.max_k, len(domain))
+
+
+def _length(request: Request, table: TablePolicy, domain: tuple[Key, ...] | None) -> int:
+    """How many rows are asked for, and no more than there are: 50 or 100 of three regions is one question."""
+    longest = _longest(table, domain)
     if not isinstance(request, TopK) or request.k is None:
-        return table.max_k
+        return longest
     try:
-        return whole("k", request.k, at_least=1, at_most=table.max_k)
+        return min(whole("k", request.k, at_least=1, at_most=table.max_k), longest)
     except InvalidArgument as error:
         raise NotSupported(f"{error}; {table.name} gives lists of 1 to {table.max_k} rows") from None
+
+
+def _counts(request: Request) -> bool:
+    counts = not isinstance(request, TopK) or request.counts
+    if not isinstance(counts, bool):
+        raise NotSupported("counts: must be true, or false for a list without its counts")
+    return counts
 
 
 def _max_groups(columns: Sequence[Column]) -> int | None:
@@ -134,10 +187,14 @@ def _mechanism(
     measure: Measure,
     table: TablePolicy,
     prices: Prices,
-    k: int,
 ) -> Mechanism:
+    """The mechanism at its full length."""
     bounded = _max_groups(columns)
-    common: dict[str, Any] = {"epsilon": prices.epsilon_per, "tau": measure.max_per_unit, "k": k}
+    common: dict[str, Any] = {
+        "epsilon": prices.epsilon_per,
+        "tau": measure.max_per_unit,
+        "k": _longest(table, domain),
+    }
     if bounded is None:
         common["count_noise"] = prices.count_noise
     else:
@@ -157,20 +214,24 @@ def _atom(
     where: Predicate,
     domain: tuple[Key, ...] | None,
     mechanism: Mechanism,
+    epoch: str,
 ) -> str:
-    """Everything that the noise may depend on, but not k: sections "atom" and "seed fields" of the specification."""
+    """Everything that the stored ranking depends on, which neither the length of an answer nor its counts are."""
     return _sha256(
         context(
             version=VERSION,
+            epoch=epoch,
             table=table.name,
             unit=table.privacy_unit,
             data=table.version,
             columns=[column.name for column in columns],
+            types=[column.type for column in columns],
             bounds=[column.max_groups for column in columns],
             guaranteed=[column.guaranteed for column in columns],
             measure=[measure.counts, measure.column, measure.max_per_unit],
             where=str(where),
             domain=None if domain is None else [[spelled(value) for value in key] for key in domain],
+            longest=_longest(table, domain),
             mechanism=mechanism.fingerprint(),
             noise=[mechanism.noise.family, mechanism.noise.parameter],
         )

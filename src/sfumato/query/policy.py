@@ -21,6 +21,7 @@ Counted: TypeAlias = Literal["units", "rows", "sum"]
 
 MAX_DOMAIN = 100_000
 RESERVED = "sfumato_"
+CONNECTIVES = ("and", "or", "not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class TablePolicy:
         for name in (*self.columns, *self.measures, self.privacy_unit):
             if name.casefold().startswith(RESERVED):
                 raise InvalidArgument(self.name, f"names must not begin with {RESERVED}: {name}")
+        for name in (name for name in self.columns if name.casefold() in CONNECTIVES):
+            raise InvalidArgument(f"{self.name}.columns", f"must not hold {name}: filters use that word")
         for name in {name.casefold() for name in self.columns} & {name.casefold() for name in self.measures}:
             raise InvalidArgument(f"{self.name}.measures", f"must not be called like a column: {name}")
         whole(f"{self.name}.max_k", self.max_k, at_least=1)

@@ -164,17 +164,27 @@ def negated(predicate: Predicate) -> Predicate:
 
 def pruned(predicate: Predicate) -> Predicate:
     """The final form, in which a leaf that no value passes is `NOTHING`. It must not be negated any more."""
+    once = _pruned(predicate)
+    return once if once == predicate else pruned(once)  # what is left may meet, and exclude, what it could not before
+
+
+def size(predicate: Predicate) -> int:
+    """How many intervals, leaves and branches a filter has."""
+    if isinstance(predicate, In):
+        return 1 + len(predicate.values.intervals)
+    return 1 + sum(map(size, predicate.parts))
+
+
+def depth(predicate: Predicate) -> int:
+    """How many branches are inside each other."""
+    return 0 if isinstance(predicate, In) else 1 + max(map(depth, predicate.parts), default=0)
+
+
+def _pruned(predicate: Predicate) -> Predicate:
     if isinstance(predicate, In):
         return predicate if predicate.values.intervals else NOTHING
     join = all_of if isinstance(predicate, AllOf) else any_of
-    return join([pruned(part) for part in predicate.parts])
-
-
-def columns(predicate: Predicate) -> set[str]:
-    """The columns a filter looks at."""
-    if isinstance(predicate, In):
-        return {predicate.column}
-    return {column for part in predicate.parts for column in columns(part)}
+    return join([_pruned(part) for part in predicate.parts])
 
 
 def _merged(parts: Sequence[Predicate], *, intersect: bool) -> list[Predicate]:

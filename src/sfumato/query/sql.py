@@ -3,6 +3,10 @@
     SELECT column, COUNT(DISTINCT unit) | COUNT(*) | a measure's name
     FROM table [WHERE ...] GROUP BY column [ORDER BY 2 DESC] [LIMIT k]
 
+A list without its counts has its measure in ORDER BY alone:
+
+    SELECT column FROM table [WHERE ...] GROUP BY column ORDER BY COUNT(DISTINCT unit) DESC [LIMIT k]
+
 Anything that is not on the list of what is understood is refused; nothing is passed through. Size and nesting are
 capped on the tokens, before anything recurses.
 """
@@ -29,6 +33,7 @@ MAX_LENGTH = 20_000
 MAX_TOKENS = 5_000
 
 FORM = "SELECT column, COUNT(DISTINCT unit) FROM table WHERE ... GROUP BY column ORDER BY 2 DESC LIMIT 10"
+BARE = "GROUP BY column ORDER BY COUNT(DISTINCT unit) DESC"
 
 _CLAUSES = {"expressions", "from_", "where", "group", "order", "limit"}
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
@@ -82,7 +87,7 @@ _HINTS: dict[str, str] = {
     "laterals": "JOIN has no private form here; ask the owner for a view that joins the tables",
     "with_": "WITH has no private form here; ask one plain SELECT",
     "having": "HAVING has no private form: it would look at exact counts; take LIMIT k and read the list",
-    "distinct": "SELECT DISTINCT has no private form; ask COUNT(DISTINCT unit) ... GROUP BY column",
+    "distinct": f"SELECT DISTINCT has no private form; for the largest groups without their counts, {BARE}",
     "offset": "OFFSET has no private form; a longer LIMIT continues a shorter list and costs only the new rows",
     "windows": "window functions have no private form",
     "qualify": "QUALIFY has no private form; take LIMIT k",
@@ -125,7 +130,8 @@ class _Reader:
         self.table, self.alias = table, alias
 
     def request(self, select: exp.Select) -> Request:
-        keys, measure = self._select_list(select)
+        keys, selected = self._select_list(select)
+        measure = selected or self._ordering(select)
         where = self._where(select.args["where"].this) if select.args.get("where") else EVERYTHING
         self._check_group(select, keys)
         self._check_order(select, keys, measure)
@@ -135,13 +141,16 @@ class _Reader:
         if not keys:
             return Total(self.table.name, measure.name, where)
         by = tuple(column.name for column in keys)
+        if selected is None:
+            return TopK(self.table.name, by, measure.name, where, limit, counts=False)
         if limit is None:
             return Histogram(self.table.name, by, measure.name, where)
         return TopK(self.table.name, by, measure.name, where, limit)
 
     # -- the SELECT list --
 
-    def _select_list(self, select: exp.Select) -> tuple[list[Column], Measure]:
+    def _select_list(self, select: exp.Select) -> tuple[list[Column], Measure | None]:
+        """The columns and the measure of the SELECT list; None where it has no measure."""
         keys, measures = [], []
         for item in select.expressions:
             self._check_alias(item)
@@ -154,11 +163,20 @@ class _Reader:
             raise NotSupported(
                 f"one measure a question: ask for {' and for '.join(m.name for m in measures)} separately"
             )
-        if not measures:
-            raise NotSupported(f"rows cannot be listed, only counted: add COUNT(DISTINCT {self.table.privacy_unit})")
         if len({key.name for key in keys}) < len(keys):
             raise NotSupported("a column is selected twice; name it once")
-        return keys, measures[0]
+        return keys, measures[0] if measures else None
+
+    def _ordering(self, select: exp.Select) -> Measure:
+        """The measure of a list without counts, which only its order names."""
+        order = select.args.get("order")
+        if select.expressions and order and (measure := self._measure(_referenced(order.expressions[0].this, select))):
+            return measure
+        people = f"COUNT(DISTINCT {self.table.privacy_unit})"
+        bare = f", or ORDER BY {people} DESC for the largest groups without their counts"
+        raise NotSupported(
+            f"rows cannot be listed, only counted: add {people}{bare if select.args.get('group') or order else ''}"
+        )
 
     def _check_alias(self, item: exp.Expr) -> None:
         """An alias that is another column's name would mean one thing in GROUP BY and another in WHERE."""
@@ -245,7 +263,7 @@ class _Reader:
         first, *rest = order.expressions
         item = _referenced(first.this, select)
         if self._measure(item) != measure or not first.args.get("desc"):
-            raise NotSupported("a list is in the order of its counts, largest first: ORDER BY 2 DESC")
+            raise NotSupported(f"a list is in the order of its counts, largest first: ORDER BY {measure.name} DESC")
         for ordered in rest:
             if ordered.args.get("desc") or self._position(ordered.this, select) not in {key.name for key in keys}:
                 raise NotSupported("after the count only the grouped columns may follow in ORDER BY, ascending")

@@ -20,6 +20,7 @@ Value: TypeAlias = str | int | Fraction | bool | date | datetime
 MAX_TEXT = 1000
 MAX_DIGITS = 15
 MAX_INTEGER = 2**62
+MAX_EXACT = 2**53  # a larger integer is text in JSON: many readers would round it
 
 EXAMPLES: dict[Type, str] = {
     "text": "'emea'",
@@ -46,8 +47,26 @@ def following(value: Value) -> Value | None:
     if isinstance(value, bool) or not isinstance(value, int | date) or isinstance(value, datetime):
         return None
     if isinstance(value, int):
-        return value + 1
+        return value + 1 if value < MAX_INTEGER else None
     return value + timedelta(days=1) if value < date.max else None
+
+
+def plain(value: Value) -> str | int | bool:
+    """The value as JSON has it, exactly: `typed` reads it back."""
+    if isinstance(value, str | bool):
+        return value
+    if isinstance(value, date):
+        return value.isoformat()
+    if value.denominator > 1:
+        return decimal(Fraction(value))
+    return value.numerator if abs(value.numerator) <= MAX_EXACT else str(value.numerator)
+
+
+def decimal(value: Fraction) -> str:
+    """A number in decimal digits, all of them."""
+    whole, rest = divmod(abs(value) * 10**MAX_DIGITS, 10**MAX_DIGITS)
+    digits = f"{whole}.{int(rest):0{MAX_DIGITS}d}".rstrip("0").rstrip(".")
+    return f"-{digits}" if value < 0 else digits
 
 
 def spelled(value: Value) -> str:
