@@ -87,16 +87,20 @@ def test_numbers_are_what_they_say():
     assert read().budgets["partner"].prices.epsilon_per == Fraction(3, 20)
 
 
+LIVE = {
+    **dict.fromkeys(["article", "job_title", "region", "country"], "text"),
+    "member_id": "integer",
+    "day": "date",
+    "n": "integer",
+}
+
+
 def test_a_policy_takes_types_from_the_schema_and_domains_from_references():
-    schema = dict.fromkeys(["article", "job_title", "region", "country"], "text") | {"day": "date", "n": "integer"}
-    policy = read().tables["engagements"].policy(schema, {"country": ("fr", "de")}, "v1")
+    policy = read().tables["engagements"].policy(LIVE, {"country": ("fr", "de")}, "v1")
     assert policy.column("day").type == "date"
     assert policy.column("country").domain == ("de", "fr")
     assert policy.column("article").domain is None
     assert (policy.version, policy.limit, policy.max_k) == ("v1", 2000, 50)
-
-
-LIVE = {**dict.fromkeys(["article", "job_title", "region", "country"], "text"), "day": "date", "n": "integer"}
 
 
 @pytest.mark.parametrize(
@@ -105,12 +109,30 @@ LIVE = {**dict.fromkeys(["article", "job_title", "region", "country"], "text"), 
         ({name: kind for name, kind in LIVE.items() if name != "article"}, "columns.article: is not in the table"),
         (LIVE | {"article": "other"}, "columns.article: has a type that cannot be asked about"),
         (LIVE | {"day": "timestamp"}, "columns.day.type: is date, but the column holds timestamp"),
+        (
+            {name: kind for name, kind in LIVE.items() if name != "member_id"},
+            "privacy_unit: member_id is not in the table",
+        ),
         (LIVE | {"n": "number"}, "measures.visits.sum: must be a column of whole numbers"),
     ],
 )
 def test_a_policy_that_does_not_fit_its_table_is_told_by_its_place(schema, words):
     with pytest.raises(ConfigError, match=words):
         read().tables["engagements"].policy(schema, {"country": ("fr", "de")}, "v1")
+
+
+def test_every_difference_is_listed():
+    schema = {"region": "text", "country": "text", "day": "timestamp"}
+    problems = [str(problem) for problem in read().tables["engagements"].problems(schema, {"country": ("fr", "de")})]
+    assert len(problems) == 5  # the unit, the sum, two columns that are not there and one of another type
+    assert any("tables.engagements.privacy_unit" in problem for problem in problems)
+
+
+def test_accounts_that_pay_together_share_their_prices():
+    text = FULL.replace('[organisations.acme]\nbudget = "everyone"', '[organisations.acme]\nbudget = "other"')
+    other = "[budgets.other]\nepsilon_per = 0.3\ndelta_per = 1e-10\ninformation = 10\ncalls = 1\n"
+    with pytest.raises(ConfigError, match="must have the epsilon_per and delta_per of"):
+        read(text + other)
 
 
 def test_the_folder_is_kept_for_the_sources_of_tables():

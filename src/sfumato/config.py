@@ -7,9 +7,8 @@ for the sources of tables. Reading it opens no table.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from sfumato.accounting import Charge
 from sfumato.accounting.numbers import rational
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported, nearest
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import Column, Counted, Measure, Prices, TablePolicy
 from sfumato.query.values import Type
@@ -110,28 +109,46 @@ class TableSettings:
 
     def policy(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], version: str) -> TablePolicy:
         """What may be asked, once the live schema has given the types and the reference tables their domains."""
+        for problem in self.problems(schema, domains):
+            raise problem
+        columns = {name: self._column(name, schema, domains) for name in self.columns}
+        return TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+
+    def problems(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]]) -> Iterator[ConfigError]:
+        """Every way in which this does not fit the live schema."""
+        here = f"tables.{self.name}"
+        if self.privacy_unit not in schema:
+            hint = nearest(self.privacy_unit, schema)
+            yield ConfigError(f"{here}.privacy_unit", f"{self.privacy_unit} is not in the table{hint}")
         for name, measure in self.measures.items():
             if measure.column is not None and schema.get(measure.column) != "integer":
-                where = f"tables.{self.name}.measures.{name}.sum"
-                raise ConfigError(where, f"must be a column of whole numbers; {measure.column} is not")
-        columns = {
-            name: Column(
-                name,
-                self._type(name, settings.type, schema),
-                domains[name] if isinstance(settings.domain, Reference) else settings.domain,
-                settings.max_groups,
-                settings.guaranteed,
-            )
-            for name, settings in self.columns.items()
-        }
-        return TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+                problem = f"must be a column of whole numbers; {measure.column} is not"
+                yield ConfigError(f"{here}.measures.{name}.sum", problem)
+        for name in self.columns:
+            try:
+                self._column(name, schema, domains)
+            except ConfigError as problem:
+                yield problem
+            except (InvalidArgument, NotSupported) as problem:
+                yield ConfigError(f"{here}.columns.{name}", str(problem))
+        try:
+            bare = {name: Column(name) for name in self.columns}
+            TablePolicy(self.name, self.privacy_unit, bare, self.measures, self.max_k, self.limit)
+        except InvalidArgument as problem:
+            yield ConfigError(here, str(problem))
+
+    def _column(self, name: str, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]]) -> Column:
+        settings = self.columns[name]
+        domain = domains[name] if isinstance(settings.domain, Reference) else settings.domain
+        live = self._type(name, settings.type, schema)
+        return Column(name, live, domain, settings.max_groups, settings.guaranteed)
 
     def _type(self, name: str, written: Type | None, schema: Mapping[str, str]) -> Type:
         """The live type of a column, which a written one must agree with."""
         where = f"tables.{self.name}.columns.{name}"
         live = schema.get(name)
         if live is None:
-            raise ConfigError(where, f"is not in the table{_nearest(name, schema)}")
+            raise ConfigError(where, f"is not in the table{nearest(name, schema)}")
         if live not in get_args(Type):
             raise ConfigError(
                 where, "has a type that cannot be asked about; leave it out, or ask for a view that casts it"
@@ -249,7 +266,7 @@ class Section:
         value = self.text(key, default)
         if value not in get_args(options):
             raise ConfigError(
-                self.at(key), f"must be one of {', '.join(get_args(options))}{_nearest(value, get_args(options))}"
+                self.at(key), f"must be one of {', '.join(get_args(options))}{nearest(value, get_args(options))}"
             )
         return value
 
@@ -278,7 +295,7 @@ class Section:
         """Nothing may be left that nobody asked for."""
         for key in self._values:
             if key not in self._known:
-                raise ConfigError(self.at(key), f"is not a setting{_nearest(key, self._known)}")
+                raise ConfigError(self.at(key), f"is not a setting{nearest(key, self._known)}")
 
 
 def _reading(section: Section, reader: Callable[[Section], T]) -> T:
@@ -385,16 +402,29 @@ def _check_references(config: Config) -> None:
             _known(f"analysts.{name}.organisation", analyst.organisation, config.organisations, "an organisation")
     for name, budget in config.organisations.items():
         _known(f"organisations.{name}.budget", budget, config.budgets, "a budget")
+    for name, analyst in config.analysts.items():
+        _check_prices(config, name, analyst)
+
+
+def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
+    """Accounts that pay for one question count it in the same units."""
+    shared = {f"tables.{table.name}.cap": table.cap for table in config.tables.values() if table.cap}
+    if analyst.organisation:
+        shared[f"organisations.{analyst.organisation}.budget"] = config.organisations[analyst.organisation]
+    own = config.budgets[analyst.budget].prices
+    for setting, budget in shared.items():
+        prices = config.budgets[budget].prices
+        if (prices.epsilon_per, prices.delta_per) != (own.epsilon_per, own.delta_per):
+            raise ConfigError(
+                setting,
+                f"budget {budget!r} must have the epsilon_per and delta_per of {analyst.budget!r}, "
+                f"which {name} spends: one question is paid from both",
+            )
 
 
 def _known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:
     if name not in names:
-        raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{_nearest(name, list(names))}")
-
-
-def _nearest(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{nearest(name, list(names))}")
 
 
 def _override(document: dict[str, Any], name: str, value: str) -> None:

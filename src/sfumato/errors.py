@@ -5,15 +5,29 @@
     ├── ConfigError          a configuration that makes no sense; the message names the setting
     ├── Refused              we will not answer; nothing was read and nothing was charged
     │   ├── NotSupported     the question has no private form here; the message names the nearest that has
-    │   └── BudgetExhausted  the charge does not fit what is left
+    │   ├── BudgetExhausted  the charge does not fit what is left
+    │   ├── Conflict         the same request is being answered, or its key was used for another
+    │   ├── Unauthorized     we do not know who asks
+    │   └── NotFound         there is no such thing, or it is not the asker's
     └── Failed               we could not answer
-        └── EngineFailed     the engine did not deliver; where a charge was made, it stands
+        ├── EngineFailed     the engine did not deliver; where a charge was made, it stands
+        └── LedgerFailed     the ledger cannot be trusted or written; nothing was answered
 
 Messages speak the caller's words and name the way out. They never carry a count, a key or any other
 value that came from the data.
 """
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from datetime import date
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a refusal: the known name that was probably meant, if there is one."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class SfumatoError(Exception):
@@ -51,16 +65,31 @@ class NotSupported(Refused):
 
 
 class BudgetExhausted(Refused):
-    """The charge `asked` does not fit into what is `left`."""
+    """The charge `asked` does not fit into what is `left` on `account` until it `resets`; `longest` rows would."""
 
-    def __init__(self, asked: object, left: object) -> None:
-        super().__init__(
-            f"this needs {asked}, and only {left} are left. Ask for fewer rows, or wait for the next period."
-        )
-        self.asked, self.left = asked, left
+    def __init__(
+        self, asked: object, left: object, account: str = "", resets: date | None = None, longest: int | None = None
+    ) -> None:
+        self.asked, self.left, self.account, self.resets, self.longest = asked, left, account, resets, longest
+        whose = f" of {account}" if account else ""
+        fewer = f"A list of {longest} would fit" if longest else "Ask for fewer rows"
+        when = "" if resets is None else f", or wait until {resets.isoformat()}, when the next period begins"
+        super().__init__(f"this needs {asked}, and only {left}{whose} are left. {fewer}{when}.")
 
-    def __reduce__(self) -> tuple[type, tuple[object, object]]:
-        return type(self), (self.asked, self.left)
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.asked, self.left, self.account, self.resets, self.longest)
+
+
+class Conflict(Refused):
+    """The same request is being answered at this moment, or its key was used for another one."""
+
+
+class Unauthorized(Refused):
+    """We do not know who asks."""
+
+
+class NotFound(Refused):
+    """There is no such thing, or it is not the asker's: the two look alike."""
 
 
 class Failed(SfumatoError):
@@ -69,3 +98,7 @@ class Failed(SfumatoError):
 
 class EngineFailed(Failed):
     """The engine did not deliver."""
+
+
+class LedgerFailed(Failed):
+    """The ledger cannot be trusted or written. Nothing was answered."""

@@ -1,0 +1,96 @@
+"""`sfumato budget verify`: whether the books follow from their journal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sfumato.accounting import NOTHING, Charge
+from sfumato.budget.books import Balance, Books, Row, beginning, chain
+
+_PAGE = 10_000
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(books: Books) -> Iterator[str]:
+    """Every way in which the tables are not what the journal says, in words."""
+    walk = _Walk(books.head.id)
+    while rows := books.journal(after=walk.sequence, rows=_PAGE):
+        hashes = books.run(
+            "SELECT hash FROM journal WHERE sequence > ? ORDER BY sequence LIMIT ?", walk.sequence, _PAGE
+        )
+        for row, (stored,) in zip(rows, hashes, strict=True):
+            if not walk.step(row, stored):
+                yield f"journal row {walk.sequence} is not what was written, or one before it is missing"
+                return
+    if (walk.sequence, walk.hash) != (books.head.sequence, books.head.hash):
+        yield f"the journal ends at row {walk.sequence}; the ledger says {books.head.sequence}"
+    yield from _wrong_balances(books, walk)
+    yield from _wrong_holds(books)
+    yield from _wrong_answers(books, walk)
+
+
+class _Walk:
+    """Along the journal: its chain, and what every table should hold at the end."""
+
+    def __init__(self, identity: str) -> None:
+        self.sequence, self.hash = 0, beginning(identity)
+        self.balances: dict[tuple[str, str], Balance] = {}
+        self.paid: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self.payloads: dict[str, str] = {}
+        self.answers: dict[tuple[str, str], str] = {}
+
+    def step(self, row: Row, stored: str) -> bool:
+        """Whether a row is the next one. Only then is it read: others may hold anything."""
+        self.sequence += 1
+        self.hash = chain(self.hash, self.sequence, row)
+        if self.hash != stored:
+            return False
+        key = row.account, row.period
+        self.balances[key] = self.balances.get(key, Balance(*key, "")) + row
+        if row.kind == "settle":
+            note = json.loads(row.note)
+            self.paid[row.account, note["atom"]].update(note["steps"])
+            self.payloads.setdefault(note["atom"], note["payload"])
+            self.answers.setdefault((row.account, row.digest), note["answer"])
+        return True
+
+
+def _wrong_balances(books: Books, walk: _Walk) -> Iterator[str]:
+    stored = {(balance.account, balance.period): balance for balance in books.balances()}
+    for key in sorted(stored.keys() | walk.balances.keys()):
+        if _amounts(stored.get(key)) != _amounts(walk.balances.get(key)):
+            yield f"the balance of {key[0]} in {key[1] or 'its only period'} is not the sum of its rows"
+
+
+def _amounts(balance: Balance | None) -> tuple[Charge, ...]:
+    return (NOTHING,) * 3 if balance is None else (balance.reserved, balance.spent, balance.granted)
+
+
+def _wrong_holds(books: Books) -> Iterator[str]:
+    held: dict[tuple[str, str], Charge] = defaultdict(Charge)
+    for hold in books.holds():
+        for part in hold.parts:
+            held[part.account, part.period] += part.charge
+    for balance in books.balances():
+        if balance.reserved != held[balance.account, balance.period]:
+            yield f"what {balance.account} has reserved is not the sum of its open requests"
+
+
+def _wrong_answers(books: Books, walk: _Walk) -> Iterator[str]:
+    payloads: dict[str, str] = dict(books.run("SELECT atom, payload FROM atoms WHERE payload IS NOT NULL"))
+    for atom in sorted(payloads.keys() | walk.payloads.keys()):
+        if sha256(payloads.get(atom, "")) != walk.payloads.get(atom):
+            yield f"the stored ranking {atom} is not the one that was paid for"
+    for account, digest, body in books.run("SELECT account, digest, body FROM answers ORDER BY account, digest"):
+        if sha256(body) != walk.answers.get((account, digest)):
+            yield f"the stored answer {digest} of {account} is not the one that left"
+    stored = {(account, atom): steps for account, atom, steps in books.run("SELECT account, atom, steps FROM paid")}
+    for account, atom in sorted(stored.keys() | walk.paid.keys()):
+        if set(filter(None, stored.get((account, atom), "").split("\n"))) != walk.paid[account, atom]:
+            yield f"what {account} has paid for {atom} is not what its rows say"

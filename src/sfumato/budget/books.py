@@ -1,0 +1,271 @@
+"""The books inside one transaction: the journal, and the tables that follow from it.
+
+Every change of an amount goes through `Books.move`, which appends to the journal and adds to the balance: the sum of
+an account's rows is its balance, always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+from sfumato.accounting import NOTHING, Charge
+from sfumato.budget.store import Run
+from sfumato.errors import LedgerFailed
+from sfumato.mechanisms import context
+
+SPOILT = "the books hold something that no ledger has written; put the newest copy in place"
+
+Movement: TypeAlias = Literal["reserve", "settle", "keep", "grant", "recover"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One movement of one account: what it adds to what is reserved, spent and granted in a period."""
+
+    at: str
+    kind: Movement
+    account: str
+    period: str
+    analyst: str = ""
+    digest: str = ""
+    reserved: Charge = NOTHING
+    spent: Charge = NOTHING
+    granted: Charge = NOTHING
+    note: str = ""
+
+    def texts(self) -> tuple[str, ...]:
+        amounts = (written(amount) for amount in (self.reserved, self.spent, self.granted))
+        return self.at, self.kind, self.account, self.period, self.analyst, self.digest, *amounts, self.note
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Row:
+        at, kind, account, period, analyst, digest, reserved, spent, granted, note = texts
+        amounts = charge(reserved), charge(spent), charge(granted)
+        return cls(at, kind, account, period, analyst, digest, *amounts, note)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The sum of an account's rows in a period, and what its units meant there."""
+
+    account: str
+    period: str
+    prices: str
+    reserved: Charge = NOTHING
+    spent: Charge = NOTHING
+    granted: Charge = NOTHING
+
+    def __add__(self, row: Row) -> Balance:
+        return replace(
+            self,
+            reserved=self.reserved + row.reserved,
+            spent=self.spent + row.spent,
+            granted=self.granted + row.granted,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one account holds in reserve for a request."""
+
+    account: str
+    period: str
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reserved request that is not settled yet, with all that is needed to run it again."""
+
+    account: str
+    digest: str
+    at: str
+    analyst: str
+    atom: str
+    epoch: str
+    version: str
+    request: dict[str, Any]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far the journal has come."""
+
+    id: str
+    version: int
+    sequence: int
+    hash: str
+
+
+_ROW = "at, kind, account, period, analyst, digest, reserved, spent, granted, note"
+
+
+class Books:
+    """The tables, through one transaction."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        heads = run("SELECT id, version, sequence, head FROM ledger")
+        if len(heads) != 1:
+            raise LedgerFailed(SPOILT)
+        self.head = Head(*heads[0])
+
+    def move(self, balance: Balance, row: Row) -> Balance:
+        """Append a row and add it to its balance: the one way an amount changes."""
+        sequence = self.head.sequence + 1
+        chained = chain(self.head.hash, sequence, row)
+        marks = ", ".join("?" * 12)
+        self.run(f"INSERT INTO journal (sequence, {_ROW}, hash) VALUES ({marks})", sequence, *row.texts(), chained)  # noqa: S608
+        self.run("UPDATE ledger SET sequence = ?, head = ?", sequence, chained)
+        self.head = replace(self.head, sequence=sequence, hash=chained)
+        balance += row
+        self._save(balance)
+        return balance
+
+    def _save(self, balance: Balance) -> None:
+        amounts = [written(amount) for amount in (balance.reserved, balance.spent, balance.granted)]
+        self.run(
+            "INSERT INTO balances (account, period, prices, reserved, spent, granted) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (account, period) DO UPDATE SET "
+            "reserved = excluded.reserved, spent = excluded.spent, granted = excluded.granted",
+            *(balance.account, balance.period, balance.prices, *amounts),
+        )
+
+    def latest_period(self, account: str) -> str:
+        [(period,)] = self.run("SELECT MAX(period) FROM balances WHERE account = ?", account)
+        return period or ""
+
+    def balance(self, account: str, period: str) -> Balance | None:
+        found = self.run(
+            "SELECT account, period, prices, reserved, spent, granted FROM balances WHERE account = ? AND period = ?",
+            *(account, period),
+        )
+        return _balance(found[0]) if found else None
+
+    def balances(self) -> list[Balance]:
+        found = self.run("SELECT account, period, prices, reserved, spent, granted FROM balances ORDER BY 1, 2")
+        return list(map(_balance, found))
+
+    def journal(self, after: int = 0, rows: int | None = None) -> list[Row]:
+        """The rows after a place in the journal, in their order."""
+        found = self.run(
+            f"SELECT {_ROW} FROM journal WHERE sequence > ? ORDER BY sequence LIMIT ?",  # noqa: S608
+            *(after, rows or self.head.sequence),
+        )
+        return list(map(Row.of, found))
+
+    def movements(self, analyst: str | None, *, before: int | None, rows: int) -> list[tuple[int, Row]]:
+        """The latest rows but reservations, of one analyst or of all, each with its place."""
+        whose = "" if analyst is None else "AND analyst = ? "
+        found = self.run(
+            f"SELECT sequence, {_ROW} FROM journal WHERE kind <> 'reserve' AND sequence < ? {whose}"  # noqa: S608
+            "ORDER BY sequence DESC LIMIT ?",
+            *(self.head.sequence + 1 if before is None else before, *(() if analyst is None else (analyst,)), rows),
+        )
+        return [(sequence, Row.of(texts)) for sequence, *texts in found]
+
+    def hash_at(self, sequence: int) -> str | None:
+        if sequence == self.head.sequence:
+            return self.head.hash
+        found = self.run("SELECT hash FROM journal WHERE sequence = ?", sequence)
+        return found[0][0] if found else beginning(self.head.id) if sequence == 0 else None
+
+    # -- atoms, paid steps, answers --
+
+    def atom(self, atom: str) -> tuple[str, str | None] | None:
+        """Its nonce, and its rows if they are computed."""
+        found = self.run("SELECT nonce, payload FROM atoms WHERE atom = ?", atom)
+        return (found[0][0], found[0][1]) if found else None
+
+    def begin_atom(self, atom: str, nonce: str) -> None:
+        self.run("INSERT INTO atoms (atom, nonce) VALUES (?, ?)", atom, nonce)
+
+    def store_atom(self, atom: str, payload: str) -> None:
+        self.run("UPDATE atoms SET payload = ? WHERE atom = ?", payload, atom)
+
+    def renew_nonces(self) -> None:
+        """New nonces for all atoms that are not computed yet."""
+        for (atom,) in self.run("SELECT atom FROM atoms WHERE payload IS NULL"):
+            self.run("UPDATE atoms SET nonce = ? WHERE atom = ?", os.urandom(16).hex(), atom)
+
+    def paid(self, account: str, atom: str) -> frozenset[str]:
+        found = self.run("SELECT steps FROM paid WHERE account = ? AND atom = ?", account, atom)
+        return frozenset(filter(None, found[0][0].split("\n"))) if found else frozenset()
+
+    def pay(self, account: str, atom: str, steps: Iterable[str]) -> None:
+        self.run(
+            "INSERT INTO paid (account, atom, steps) VALUES (?, ?, ?) "
+            "ON CONFLICT (account, atom) DO UPDATE SET steps = excluded.steps",
+            *(account, atom, "\n".join(sorted(steps))),
+        )
+
+    def answer(self, account: str, digest: str) -> str | None:
+        found = self.run("SELECT body FROM answers WHERE account = ? AND digest = ?", account, digest)
+        return found[0][0] if found else None
+
+    def store_answer(self, account: str, digest: str, body: str) -> None:
+        self.run("INSERT INTO answers (account, digest, body) VALUES (?, ?, ?)", account, digest, body)
+
+    # -- holds --
+
+    def hold(self, account: str, digest: str) -> Hold | None:
+        found = self.run(f"{_HOLDS} WHERE account = ? AND digest = ?", account, digest)
+        return _hold(found[0]) if found else None
+
+    def holds(self) -> list[Hold]:
+        return list(map(_hold, self.run(f"{_HOLDS} ORDER BY at, account, digest")))
+
+    def begin_hold(self, hold: Hold) -> None:
+        parts = [[part.account, part.period, part.charge.to_dict()] for part in hold.parts]
+        self.run(
+            "INSERT INTO holds (account, digest, at, analyst, atom, epoch, version, request, parts) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(hold.account, hold.digest, hold.at, hold.analyst, hold.atom, hold.epoch, hold.version),
+            *(json.dumps(hold.request), json.dumps(parts)),
+        )
+
+    def end_hold(self, hold: Hold) -> None:
+        self.run("DELETE FROM holds WHERE account = ? AND digest = ?", hold.account, hold.digest)
+
+
+_HOLDS = "SELECT account, digest, at, analyst, atom, epoch, version, request, parts FROM holds"
+
+
+def beginning(identity: str) -> str:
+    """The hash before the first row: every ledger has its own."""
+    return hashlib.sha256(context(ledger=identity)).hexdigest()
+
+
+def chain(previous: str, sequence: int, row: Row) -> str:
+    """The hash of a row, which covers all rows before it."""
+    return hashlib.sha256(context(previous=previous, sequence=sequence, row=list(row.texts()))).hexdigest()
+
+
+def written(amount: Charge) -> str:
+    return f"{amount.information} {amount.calls}"
+
+
+def charge(text: str) -> Charge:
+    if not re.fullmatch(r"-?\d+(/[1-9]\d*)? -?\d+(/[1-9]\d*)?", text):
+        raise LedgerFailed(SPOILT)
+    information, calls = text.split(" ")
+    return Charge(Fraction(information), Fraction(calls))
+
+
+def _balance(texts: tuple[Any, ...]) -> Balance:
+    account, period, prices, *amounts = texts
+    return Balance(account, period, prices, *map(charge, amounts))
+
+
+def _hold(texts: tuple[Any, ...]) -> Hold:
+    account, digest, at, analyst, atom, epoch, version, request, parts = texts
+    held = tuple(Part(name, period, Charge.from_dict(amount)) for name, period, amount in json.loads(parts))
+    return Hold(account, digest, at, analyst, atom, epoch, version, json.loads(request), held)

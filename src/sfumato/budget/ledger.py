@@ -1,0 +1,516 @@
+"""Who has spent what: the only place that says yes or no.
+
+    reserve ──► held ──► settle      the answer leaves; its revealed steps are spent, the rest is given back
+                    └──► keep        no answer can come of it any more; the worst case is spent
+    reserve ──► settled              the ranking was stored already: no row is read
+
+Invariants, which `verify` checks and the contract tests hold every store to:
+
+1. An account's balance is the sum of its journal rows. In `enforce` mode spent + reserved <= limit + granted, at every
+   moment and in every period.
+2. The worst case is reserved before a row is read, on all accounts of a request or on none. What is reserved for a
+   request is a function of the request and of what its accounts have paid for, never of the data.
+3. An account pays for a step of an atom once. An account of one person gets back what was not revealed; a shared one
+   keeps the worst case, which tells nobody how long somebody else's list is.
+4. An atom has one nonce, drawn before a row is read, and one payload, the first that was stored. No answer leaves that
+   is not a part of the stored payload.
+5. A period, once begun, does not come again: the clock may go back, the books do not.
+6. No answer leaves before the fence has seen its charge (`sfumato.budget.fence`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from typing import Any, Self, TypeAlias, TypeVar
+
+from sfumato.accounting import NOTHING, Charge
+from sfumato.budget.audit import differences, sha256
+from sfumato.budget.books import Balance, Books, Hold, Movement, Part, Row
+from sfumato.budget.fence import Fence, Mark, Total
+from sfumato.budget.migrations import LATEST, migrate
+from sfumato.budget.store import Run, Store
+from sfumato.config import Budget
+from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, LedgerFailed
+from sfumato.mechanisms import Step
+from sfumato.records import ChargeRow, Charges, Standing
+
+OWN = "analyst:"
+
+OLD_COPY = (
+    "the ledger is older than its fence: a copy was restored, and spent budget would come back with it. "
+    "Put the newest copy in place, or run: sfumato budget recover"
+)
+NO_FENCE = (
+    "the ledger's fence is missing or belongs to another ledger, so nobody can tell whether this is the newest copy. "
+    "Put the fence back, see [ledger] fence, or run: sfumato budget recover"
+)
+LEFT_BEHIND = "this request was closed or begun anew while it was being answered; what was charged stands"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account and its terms. A `shared` one keeps what it reserved."""
+
+    name: str
+    budget: Budget
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a request wants of the ledger. The asker's own account comes first; `worst` are the costliest steps."""
+
+    analyst: str
+    accounts: tuple[Account, ...]
+    digest: str
+    atom: str
+    epoch: str
+    version: str
+    request: Mapping[str, Any]
+    worst: tuple[Step, ...]
+
+    @property
+    def own(self) -> Account:
+        return self.accounts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """What an answer shows of a stored payload: its body, and the steps behind it."""
+
+    body: str
+    steps: tuple[Step, ...]
+
+
+K = TypeVar("K")
+Reveal: TypeAlias = Callable[[str], Revealed]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The worst case is reserved. Compute the atom with this nonce, then settle."""
+
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer may leave. `charge` is what the asker's own account paid for it now."""
+
+    body: str
+    charge: Charge
+    standing: Standing
+    repeat: bool
+
+
+class Ledger:
+    """The books over a store. Thread-safe; any number of processes may open one ledger."""
+
+    def __init__(self, store: Store, fence: Callable[[str], Fence]) -> None:
+        """`fence` gives the fence of the ledger with this identity."""
+        self._store = store
+        self._seen: Mark | None = None
+        with store.writing() as run:
+            if not store.has_books(run):
+                migrate(run, 0)
+            head = Books(run).head
+        self.fence = fence(head.id)
+        if head.sequence == 0:
+            self.fence.start(Mark(head.id, 0, head.hash))
+
+    # -- the path of an answer --
+
+    def reserve(self, ask: Ask, reveal: Reveal, now: datetime, *, resume: bool = False) -> Held | Settled:
+        """Reserve the worst case on every account, or raise `BudgetExhausted` and change nothing.
+
+        The same request again continues its reservation; with `resume`, nothing else happens. Where the atom is stored
+        already, it is settled at once.
+        """
+        with self._books(self._store.writing) as books:
+            settled = _repeated(books, ask, now)
+            if settled is None:
+                hold = books.hold(ask.own.name, ask.digest)
+                if hold is None and resume:
+                    raise LedgerFailed(LEFT_BEHIND)
+                hold = hold or _hold(books, ask, now)
+                nonce, payload = books.atom(ask.atom) or _begun(books, ask.atom)
+                if payload is None:
+                    return Held(bytes.fromhex(nonce))
+                settled = _settle(books, ask, hold, payload, reveal, now)
+            mark = _mark(books, ask.accounts, now)
+        self.fence.advance(mark)
+        return settled
+
+    def settle(self, ask: Ask, held: Held, payload: str, reveal: Reveal, now: datetime) -> Settled:
+        """Store the atom, unless somebody was first; charge what the answer reveals, and store the answer.
+
+        `payload` was drawn with the nonce of `held`. A recovery may have renewed it since; then the draw is void.
+        """
+        with self._books(self._store.writing) as books:
+            settled = _repeated(books, ask, now)
+            if settled is None:
+                hold, atom = books.hold(ask.own.name, ask.digest), books.atom(ask.atom)
+                if hold is None or atom is None:
+                    raise LedgerFailed(LEFT_BEHIND)
+                nonce, stored = atom
+                if stored is None:
+                    if nonce != held.nonce.hex():
+                        raise LedgerFailed(LEFT_BEHIND)
+                    books.store_atom(ask.atom, payload)
+                settled = _settle(books, ask, hold, stored or payload, reveal, now)
+            mark = _mark(books, ask.accounts, now)
+        self.fence.advance(mark)
+        return settled
+
+    def keep(self, hold: Hold, now: datetime) -> None:
+        """Close a reservation that no answer can come of any more: its worst case is spent."""
+        with self._books(self._store.writing) as books:
+            if books.hold(hold.account, hold.digest) == hold:
+                _keep(books, hold, now)
+
+    def holds(self) -> list[Hold]:
+        """Reservations without an answer, the oldest first."""
+        with self._books(self._store.reading) as books:
+            return books.holds()
+
+    # -- looking and granting --
+
+    def left(self, accounts: Iterable[Account], now: datetime) -> list[Standing]:
+        """Each account in its current period."""
+        with self._books(self._store.reading) as books:
+            return [_standing(books, account, now) for account in accounts]
+
+    def prices(self, ask: Ask, outcomes: Iterable[Sequence[Step]]) -> list[Charge]:
+        """What each outcome would cost the asker's own account now, without those that she knows to be wrong."""
+        with self._books(self._store.reading) as books:
+            free = books.answer(ask.own.name, ask.digest) or books.hold(ask.own.name, ask.digest)
+            paid = books.paid(ask.own.name, ask.atom)
+        seen = sum(name.startswith("pick ") for name in paid)
+        possible = (steps for steps in outcomes if all(step.place > seen for step in steps if step.kind == "stop"))
+        return [NOTHING if free else _cost(_new(steps, paid)) for steps in possible]
+
+    def first_fitting(self, asks: Mapping[K, Ask], now: datetime) -> K | None:
+        """The name of the first of these requests that every account could pay for now."""
+        with self._books(self._store.reading) as books:
+            for name, ask in asks.items():
+                costs = [(account, _balance(books, account, now), cost) for account, cost in _costs(books, ask)]
+                if all(_fits(account, balance, cost, now) for account, balance, cost in costs):
+                    return name
+        return None
+
+    def answer(self, accounts: Sequence[Account], digest: str, now: datetime) -> str | None:
+        """The stored answer of the first account; None for somebody else's as for none at all."""
+        with self._books(self._store.reading) as books:
+            body = books.answer(accounts[0].name, digest)
+            mark = _mark(books, accounts, now)
+        if body is not None:
+            self.fence.advance(mark)
+        return body
+
+    def history(self, analyst: str | None, *, before: int | None = None, rows: int = 100) -> Charges:
+        """What an analyst's requests (everybody's: None) did to the accounts, the latest first."""
+        with self._books(self._store.reading) as books:
+            open_holds = [] if before is not None else [h for h in books.holds() if analyst in (None, h.analyst)]
+            found = books.movements(analyst, before=before, rows=rows + 1)
+        listed = [
+            ChargeRow(hold.at, hold.digest, part.account, part.charge, "reserved")
+            for hold in reversed(open_holds)
+            for part in hold.parts
+        ]
+        listed += [_listed(row) for _, row in found[:rows]]
+        return Charges(listed, str(found[rows - 1][0]) if len(found) > rows else None)
+
+    def grant(self, account: Account, amount: Charge, reason: str, now: datetime) -> Standing:
+        """Add to what an account may spend in its current period."""
+        if not amount > NOTHING:
+            raise InvalidArgument("amount", "must be above zero: a grant adds to a budget")
+        with self._books(self._store.writing) as books:
+            balance = _balance(books, account, now)
+            name = account.name
+            row = Row(_text(now), "grant", name, balance.period, _whose(name), granted=amount, note=reason)
+            books.move(balance, row)
+            return _standing(books, account, now)
+
+    # -- trust --
+
+    @contextmanager
+    def _books(self, transaction: Callable[[], AbstractContextManager[Run]]) -> Iterator[Books]:
+        """The books in a transaction, if they are of the right version and continue what the fence saw."""
+        mark = self.fence.mark()  # before the transaction: a later mark could be ahead of what it sees
+        with transaction() as run:
+            books = Books(run)
+            _check_version(books)
+            self._check_continues(books, mark)
+            yield books
+
+    def _check_continues(self, books: Books, mark: Mark | None) -> None:
+        if mark is None or mark.ledger != books.head.id:
+            raise LedgerFailed(NO_FENCE)
+        if mark.sequence > books.head.sequence:
+            raise LedgerFailed(OLD_COPY)
+        if mark is not self._seen and books.hash_at(mark.sequence) != mark.head:
+            raise LedgerFailed(OLD_COPY)
+        self._seen = mark
+
+    def verify(self) -> list[str]:
+        """Everything that is wrong with the books, in words; nothing where they are right."""
+        mark = self.fence.mark()
+        with self._store.reading() as run:
+            books = Books(run)
+            _check_version(books)
+            problems: list[str] = []
+            try:
+                problems += differences(books)
+                self._check_continues(books, mark)
+            except LedgerFailed as error:
+                problems.append(str(error))
+        return problems
+
+    def recover(self, accounts: Sequence[Account], now: datetime) -> list[Row]:
+        """Make a restored copy safe to serve; the rows that this took, none where nothing is wrong.
+
+        Spending is raised to the fence's totals; without a fence nothing is left until the next reset. Reservations
+        are closed at their worst case, and atoms that are not stored get new nonces: their first draw may have been
+        seen by somebody, on rows that have changed since.
+        """
+        mark = self.fence.mark()
+        with self._store.writing() as run:
+            books = Books(run)
+            _check_version(books)
+            known = mark if mark is not None and mark.ledger == books.head.id else None
+            if known is not None and books.hash_at(known.sequence) == known.head:
+                return []
+            began = books.head.sequence
+            for hold in books.holds():
+                _keep(books, hold, now)
+            books.renew_nonces()
+            prices = {account.name: _prices(account) for account in accounts}
+            for name, target in _targets(books, known, accounts, now, began).items():
+                _raise(books, name, target, prices.get(name, ""), now)
+            totals = _mark(books, accounts, now)
+            # Inside the transaction: if it fails after this, the fence is ahead and the ledger stays refused.
+            self.fence.begin(totals if known is None else replace(known, sequence=0) | totals)
+            return books.journal(after=began)
+
+    def migrate(self) -> int:
+        """Bring an older ledger to this version; how many steps that took."""
+        with self._store.writing() as run:
+            books = Books(run)
+            steps = LATEST - books.head.version
+            if steps < 0:
+                _check_version(books)
+            migrate(run, books.head.version)
+            return steps
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def token(step: Step) -> str:
+    """A step's name within its atom: what is paid for once."""
+    return " ".join(filter(None, (step.kind, str(step.place or ""), step.noise)))
+
+
+def _new(steps: Iterable[Step], paid: Collection[str]) -> tuple[Step, ...]:
+    """The steps that are not paid for. After a stop that was shown there is nothing more to show."""
+    stops = [int(name.split()[1]) for name in paid if name.startswith("stop ")]
+    end = min(stops, default=None)
+    return tuple(step for step in steps if token(step) not in paid and (end is None or step.place < end))
+
+
+def _cost(steps: Iterable[Step]) -> Charge:
+    return sum((step.charge for step in steps), NOTHING)
+
+
+def _hold(books: Books, ask: Ask, now: datetime) -> Hold:
+    """Reserve on every account: all are checked before the first is written."""
+    balances, parts = [], []
+    for account, cost in _costs(books, ask):
+        balance = _balance(books, account, now)
+        _check_fits(account, balance, cost, now)
+        balances.append(balance)
+        parts.append(Part(account.name, balance.period, cost))
+    names = ask.own.name, ask.digest, _text(now), ask.analyst, ask.atom, ask.epoch, ask.version
+    hold = Hold(*names, dict(ask.request), tuple(parts))
+    for balance, part in zip(balances, parts, strict=True):
+        books.move(balance, _row("reserve", hold, part, now, reserved=part.charge))
+    books.begin_hold(hold)
+    return hold
+
+
+def _costs(books: Books, ask: Ask) -> list[tuple[Account, Charge]]:
+    """What each account has to reserve: her own for what she has not seen, shared ones for what nobody has asked."""
+    costs = [(account, _cost(_new(ask.worst, books.paid(account.name, ask.atom)))) for account in ask.accounts]
+    return [(account, cost) for account, cost in costs if cost or account is ask.own]
+
+
+def _fits(account: Account, balance: Balance, cost: Charge, now: datetime) -> bool:
+    left = _stands(account, balance, now).left
+    pairs = (cost.information, left.information), (cost.calls, left.calls)
+    return account.budget.mode == "track" or all(not amount or amount <= most for amount, most in pairs)
+
+
+def _check_fits(account: Account, balance: Balance, cost: Charge, now: datetime) -> None:
+    if not _fits(account, balance, cost, now):
+        standing = _stands(account, balance, now)
+        raise BudgetExhausted(cost, standing.left, account.name, standing.resets)
+
+
+def _settle(books: Books, ask: Ask, hold: Hold, payload: str, reveal: Reveal, now: datetime) -> Settled:
+    revealed = reveal(payload)
+    paid_now = NOTHING
+    for part in hold.parts:
+        own = part.account == hold.account
+        paid = books.paid(part.account, hold.atom)
+        # Only the asker's own account gets anything back: a refund would show others the length of her list.
+        steps = _new(revealed.steps if own else ask.worst, paid)
+        cost = _cost(steps)
+        if not cost <= part.charge:
+            raise LedgerFailed("an answer would cost more than was reserved for it; it does not leave")
+        tokens = sorted(map(token, steps))
+        note = {"atom": hold.atom, "steps": tokens, "answer": sha256(revealed.body), "payload": sha256(payload)}
+        row = _row("settle", hold, part, now, reserved=NOTHING - part.charge, spent=cost, note=json.dumps(note))
+        books.move(_found(books, part), row)
+        books.pay(part.account, hold.atom, paid.union(tokens))
+        paid_now = cost if own else paid_now
+    books.store_answer(hold.account, hold.digest, revealed.body)
+    books.end_hold(hold)
+    return Settled(revealed.body, paid_now, _standing(books, ask.own, now), repeat=False)
+
+
+def _repeated(books: Books, ask: Ask, now: datetime) -> Settled | None:
+    body = books.answer(ask.own.name, ask.digest)
+    return None if body is None else Settled(body, NOTHING, _standing(books, ask.own, now), repeat=True)
+
+
+def _begun(books: Books, atom: str) -> tuple[str, None]:
+    nonce = os.urandom(16).hex()
+    books.begin_atom(atom, nonce)
+    return nonce, None
+
+
+def _keep(books: Books, hold: Hold, now: datetime) -> None:
+    for part in hold.parts:
+        row = _row("keep", hold, part, now, reserved=NOTHING - part.charge, spent=part.charge)
+        books.move(_found(books, part), row)
+    books.end_hold(hold)
+
+
+def _targets(
+    books: Books, known: Mark | None, accounts: Iterable[Account], now: datetime, began: int
+) -> Mapping[str, Total]:
+    """What every account must have spent after a recovery: what the fence saw; without one, all there is."""
+    if known is not None and known.sequence > began:
+        return known.totals
+    if known is not None:
+        # The copy has gone on by itself: what it spent comes on top of what the fence saw.
+        found = {name: books.balance(name, total.period) for name, total in known.totals.items()}
+        return {
+            name: Total(total.period, total.spent + (balance.spent if (balance := found[name]) else NOTHING))
+            for name, total in known.totals.items()
+        }
+    balances = {account: _balance(books, account, now) for account in accounts}
+    return {
+        account.name: Total(balance.period, account.budget.cap + balance.granted)
+        for account, balance in balances.items()
+    }
+
+
+def _raise(books: Books, name: str, target: Total, prices: str, now: datetime) -> None:
+    balance = books.balance(name, target.period) or Balance(name, target.period, prices)
+    missing = (Total(target.period, balance.spent) | target).spent - balance.spent
+    if missing:
+        row = Row(_text(now), "recover", name, target.period, _whose(name), spent=missing, note="restored copy")
+        books.move(balance, row)
+
+
+def _row(
+    kind: Movement,
+    hold: Hold,
+    part: Part,
+    now: datetime,
+    *,
+    reserved: Charge,
+    spent: Charge = NOTHING,
+    note: str = "",
+) -> Row:
+    return Row(_text(now), kind, part.account, part.period, hold.analyst, hold.digest, reserved, spent, NOTHING, note)
+
+
+def _found(books: Books, part: Part) -> Balance:
+    balance = books.balance(part.account, part.period)
+    if balance is None:
+        raise LedgerFailed("a reservation has no balance; run: sfumato budget verify")
+    return balance
+
+
+def _balance(books: Books, account: Account, now: datetime) -> Balance:
+    """The balance of the period at `now`, or of a later one that has begun already."""
+    start, _ = account.budget.period(now)
+    period = max("" if start is None else start.isoformat(), books.latest_period(account.name))
+    balance = books.balance(account.name, period) or Balance(account.name, period, _prices(account))
+    if balance.prices not in ("", _prices(account)):
+        raise ConfigError(
+            account.name,
+            f"has spent units of {balance.prices} in this period, and its budget now says {_prices(account)}; "
+            "put it back until the period ends, or give the account another name",
+        )
+    return balance
+
+
+def _prices(account: Account) -> str:
+    """What a unit and a call mean: amounts in different ones cannot be added."""
+    return f"epsilon_per {account.budget.prices.epsilon_per}, delta_per {account.budget.prices.delta_per}"
+
+
+def _standing(books: Books, account: Account, now: datetime) -> Standing:
+    return _stands(account, _balance(books, account, now), now)
+
+
+def _stands(account: Account, balance: Balance, now: datetime) -> Standing:
+    begun = datetime.combine(date.fromisoformat(balance.period), time(), UTC) if balance.period else now
+    _, resets = account.budget.period(max(now, begun))
+    amounts = account.budget.cap, balance.granted, balance.spent, balance.reserved
+    return Standing(account.name, *amounts, resets)
+
+
+def _mark(books: Books, accounts: Iterable[Account], now: datetime) -> Mark:
+    balances = [_balance(books, account, now) for account in accounts]
+    totals = {balance.account: Total(balance.period, balance.spent) for balance in balances}
+    return Mark(books.head.id, books.head.sequence, books.head.hash, totals)
+
+
+def _listed(row: Row) -> ChargeRow:
+    states = {"settle": "settled", "keep": "kept", "grant": "granted", "recover": "recovered"}
+    amount = row.granted if row.kind == "grant" else row.spent
+    return ChargeRow(row.at, row.digest, row.account, amount, states[row.kind])
+
+
+def _check_version(books: Books) -> None:
+    version = books.head.version
+    if version < LATEST:
+        raise LedgerFailed(
+            f"the ledger has schema {version} and this Sfumato needs {LATEST}; run: sfumato budget migrate"
+        )
+    if version > LATEST:
+        raise LedgerFailed(f"the ledger has schema {version}, newer than this Sfumato's {LATEST}; upgrade Sfumato")
+
+
+def _whose(account: str) -> str:
+    """The analyst whose own account it is; nobody's, where it is shared."""
+    return account.removeprefix(OWN) if account.startswith(OWN) else ""
+
+
+def _text(now: datetime) -> str:
+    return now.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,307 @@
+"""Pictures of an answer: bars that start at 0, with their error, as a Vega-Lite chart and as a table in HTML.
+
+What is drawn has been released. Its text is still data that strangers wrote, so it is escaped, and control characters
+in it are made visible.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+import importlib.util
+import itertools
+import json
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sfumato.errors import InvalidArgument
+
+NOTHING_SHOWN = "No group stands out of the noise, so that none can be shown."
+
+_MIME = "application/vnd.vegalite.v5+json"
+_BAR, _INK, _QUIET = "#8fafcf", "#1f2933", "#66727f"
+
+
+def visible(text: str) -> str:
+    """`text` with control, format and unassigned characters and line breaks written as escapes.
+
+    >>> visible("green\\x1b[2J")
+    'green\\\\x1b[2J'
+    """
+    return "".join(char if _shows(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def _shows(char: str) -> bool:
+    category = unicodedata.category(char)
+    return not category.startswith("C") and category not in ("Zl", "Zp")
+
+
+def heading(name: str) -> str:
+    """The name of a column as people write it."""
+    return visible(name.replace("_", " "))
+
+
+def cell(value: object) -> str:
+    """A value of a key as people read it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What there is to draw: keys in the columns `by` and, unless `measure` is None, a count for each.
+
+    Each count is right within `error` with 95 % confidence.
+    """
+
+    by: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    measure: str | None = None
+    counts: tuple[int, ...] = ()
+    error: int = 0
+
+    def interval(self, count: int) -> tuple[int, int]:
+        """Where the truth lies. It stops at 0 below a positive count, as nothing is counted less than never."""
+        low = count - self.error
+        return (max(low, 0) if count > 0 else low), count + self.error
+
+    def span(self) -> tuple[int, int]:
+        """The ends of an axis that holds 0 and every interval."""
+        ends = [end for count in self.counts for end in self.interval(count)]
+        return min([0, *ends]), max([10, *ends])
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture as a Vega-Lite specification that carries its own data."""
+
+    spec: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(self.spec, indent=2, ensure_ascii=False)
+
+    def to_svg(self) -> str:
+        svg: str = _converter().vegalite_to_svg(self.spec, allowed_base_urls=[])
+        return svg
+
+    def to_png(self, scale: float = 2) -> bytes:
+        png: bytes = _converter().vegalite_to_png(self.spec, scale=scale, allowed_base_urls=[])
+        return png
+
+    def to_html(self) -> str:
+        """A page that holds the picture and nothing else: no script, nothing to fetch."""
+        head = f'<meta charset="utf-8"><title>{html.escape(self.spec["title"]["text"])}</title>'
+        return f"<!doctype html>\n<html><head>{head}</head>\n<body>{self.to_svg()}</body></html>\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the chart; the ending of `path` says how: .json, .svg, .png or .html."""
+        writers: dict[str, Callable[[], str | bytes]] = {
+            ".json": self.to_json,
+            ".svg": self.to_svg,
+            ".png": self.to_png,
+            ".html": self.to_html,
+        }
+        path = Path(path)
+        write = writers.get(path.suffix.lower())
+        if write is None:
+            raise InvalidArgument("path", f"must end in one of {', '.join(writers)}")
+        content = write()
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        bundle: dict[str, Any] = {_MIME: self.spec, "text/plain": f"Chart: {self.spec['title']['text']}"}
+        if importlib.util.find_spec("vl_convert"):
+            bundle["image/png"] = self.to_png()
+        return bundle
+
+
+def _converter() -> ModuleType:
+    try:
+        import vl_convert
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError("drawing a chart needs: pip install 'sfumato[plots]'") from missing
+    return vl_convert
+
+
+def chart(figures: Figures, *, title: str, price: str) -> Chart:
+    """Horizontal bars with error whiskers, the largest on top."""
+    if figures.measure is None:
+        raise InvalidArgument("chart", "this list has no counts to draw; ask with counts")
+    about = f"± {figures.error:,} with 95 % confidence · {visible(price)}"
+    by, measure = " · ".join(map(heading, figures.by)), heading(figures.measure)
+    axes: dict[str, Any] = {} if figures.keys else {"axis": None}
+    return Chart(
+        {
+            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+            "title": {
+                "text": visible(title) or (f"{measure} by {by}" if by else measure),
+                "subtitle": about if figures.keys else [about, NOTHING_SHOWN],
+            },
+            "data": {"values": _values(figures)},
+            "width": 480,
+            "height": {"step": 22},
+            "encoding": {
+                "x": {"type": "quantitative", "title": measure, **axes},
+                "y": {"field": "label", "type": "nominal", "sort": None, "title": by or None, **axes},
+            },
+            "layer": _layers(figures.span()),
+            "config": copy.deepcopy(_LOOK),
+        }
+    )
+
+
+def _values(figures: Figures) -> list[dict[str, Any]]:
+    """A row for each bar. Keys that read alike are told apart, or their bars would be drawn as one."""
+    rows: list[dict[str, Any]] = []
+    taken: set[str] = set()
+    for key, count in sorted(zip(figures.keys, figures.counts, strict=True), key=lambda row: -row[1]):
+        plain = " · ".join(map(visible, key)) or "total"
+        numbered = (f"{plain} ({number})" for number in itertools.count(2))
+        label = next(name for name in itertools.chain([plain], numbered) if name not in taken)
+        taken.add(label)
+        low, high = figures.interval(count)
+        said = f"{label}: {count:,} ± {figures.error:,}"
+        rows.append({"label": label, "count": count, "low": low, "high": high, "end": max(high, 0), "said": said})
+    return rows
+
+
+def _layers(span: tuple[int, int]) -> list[dict[str, Any]]:
+    """Bars, the line they start from, whiskers with their ends, and the counts in figures.
+
+    Without a `description` of our own, Vega-Lite would write the titles of the axes into an expression, unescaped.
+    """
+    x = {"field": "count", "stack": None, "scale": {"domain": list(span), "nice": True, "zero": True}}
+    said = {"field": "said", "type": "nominal"}
+    line = {"type": "rule", "color": _INK, "strokeWidth": 1.2, "aria": False}
+    cap = {"type": "tick", "color": _INK, "thickness": 1.2, "size": 8, "aria": False}
+    figure = {"type": "text", "align": "left", "dx": 6, "color": _INK, "fontSize": 11, "aria": False}
+    return [
+        {
+            "mark": {"type": "bar", "color": _BAR, "height": {"band": 0.7}},
+            "encoding": {"x": x, "description": said, "tooltip": said},
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rule", "color": _QUIET, "aria": False},
+            "encoding": {"x": {"datum": 0}, "y": None},
+        },
+        {"mark": line, "encoding": {"x": {"field": "low"}, "x2": {"field": "high"}}},
+        {"mark": cap, "encoding": {"x": {"field": "low"}}},
+        {"mark": cap, "encoding": {"x": {"field": "high"}}},
+        {
+            "mark": figure,
+            "encoding": {"x": {"field": "end"}, "text": {"field": "count", "type": "quantitative", "format": ",d"}},
+        },
+    ]
+
+
+_LOOK: dict[str, Any] = {
+    "background": "white",
+    "padding": 12,
+    "font": "Helvetica Neue, Helvetica, Arial, sans-serif",
+    "view": {"stroke": None},
+    "title": {
+        "anchor": "start",
+        "frame": "group",
+        "offset": 16,
+        "color": _INK,
+        "fontSize": 15,
+        "fontWeight": 600,
+        "subtitleColor": _QUIET,
+        "subtitleFontSize": 12,
+        "subtitlePadding": 5,
+    },
+    "axis": {
+        "domain": False,
+        "ticks": False,
+        "labelFontSize": 12,
+        "titleColor": _QUIET,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    },
+    "axisX": {
+        "format": ",d",
+        "gridColor": "#e4e8ec",
+        "labelColor": _QUIET,
+        "labelFlush": False,
+        "tickCount": 6,
+        "titlePadding": 8,
+    },
+    # The name of the keys stands above them, where no long key can run into it.
+    "axisY": {
+        "labelColor": _INK,
+        "labelLimit": 280,
+        "labelPadding": 8,
+        "titleAlign": "right",
+        "titleAnchor": "end",
+        "titleAngle": 0,
+        "titleBaseline": "bottom",
+        "titleX": -8,
+        "titleY": -4,
+    },
+}
+
+
+def table_html(figures: Figures, lines: Mapping[str, str]) -> str:
+    """A table with bars and, below it, `lines`: plain HTML that takes its ink from the page, light or dark."""
+    body = _rows_html(figures) if figures.keys else f'<p style="margin:.3em 0">{NOTHING_SHOWN}</p>'
+    *receipt, last = (f"<b>{_escaped(label)}</b> {_escaped(text)}" for label, text in lines.items())
+    below = f"{' · '.join(receipt)}<br>{last}"
+    return f'<div style="max-width:56em">{body}<div style="{_BELOW}">{below}</div></div>'
+
+
+_BELOW = "margin:.6em 0;font-size:.85em;line-height:1.5;opacity:.75"
+_LABEL = "text-align:left;max-width:22em;overflow:hidden;text-overflow:ellipsis"
+
+
+def _rows_html(figures: Figures) -> str:
+    heads = [_cell_html("th", "text-align:left", _escaped(heading(name))) for name in figures.by]
+    rows = ["".join(map(_key_html, key)) for key in figures.keys]
+    if figures.measure is not None:
+        heads.append(_cell_html("th", "text-align:right", _escaped(heading(figures.measure))))
+        heads.append(_cell_html("th", "text-align:left", "95 %") + _cell_html("th", "width:45%", ""))
+        rows = [row + _count_html(figures, count) for row, count in zip(rows, figures.counts, strict=True)]
+    body = "".join(f"<tr>{row}</tr>" for row in ["".join(heads), *rows])
+    return f'<table style="width:100%;border-collapse:collapse;background:none">{body}</table>'
+
+
+def _escaped(text: str) -> str:
+    return html.escape(visible(text))
+
+
+def _key_html(key: str) -> str:
+    return _cell_html("td", _LABEL, f'<span title="{_escaped(key)}">{_escaped(key)}</span>')
+
+
+def _cell_html(tag: str, style: str, content: str) -> str:
+    return f'<{tag} style="padding:.15em .7em .15em 0;white-space:nowrap;background:none;{style}">{content}</{tag}>'
+
+
+def _count_html(figures: Figures, count: int) -> str:
+    """The count, its error, and a bar from 0 with a whisker across the interval."""
+    start, end = figures.span()
+    low, high = figures.interval(count)
+
+    def across(left: int, right: int) -> str:
+        return (
+            f"position:absolute;left:{_percent(left - start, end - start)};width:{_percent(right - left, end - start)}"
+        )
+
+    bar = f'<div style="{across(min(0, count), max(0, count))};top:15%;bottom:15%;background:#5b85b0"></div>'
+    whisker = (
+        f'<div style="{across(low, high)};top:30%;bottom:30%;box-sizing:border-box;'
+        'border:solid currentColor;border-width:0 1px"></div>'
+        f'<div style="{across(low, high)};top:50%;border-top:1px solid currentColor"></div>'
+    )
+    return (
+        _cell_html("td", "text-align:right;font-variant-numeric:tabular-nums", f"{count:,}")
+        + _cell_html("td", "text-align:left;opacity:.75", f"± {figures.error:,}")
+        + _cell_html("td", "width:45%", f'<div style="position:relative;height:1.3em">{bar}{whisker}</div>')
+    )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f}%"

@@ -1,0 +1,346 @@
+"""What every door hands out: answers with their receipts, estimates, budgets and charges.
+
+Plain values with a stable serial form, the one of the HTTP interface. Everything in them may leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from sfumato.accounting import Charge
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
+
+    from sfumato.charts import Chart, Figures
+
+# How a cell is read back from its serial form; what is not listed is itself.
+_CELLS: Mapping[str, Callable[[Any], Any]] = {"date": date.fromisoformat, "timestamp": datetime.fromisoformat}
+
+# What a column becomes in a data frame. pandas has no type for days; they are its timestamps at midnight.
+_PANDAS: Mapping[str, str] = {
+    "text": "str",
+    "integer": "int64",
+    "number": "float64",
+    "boolean": "bool",
+    "date": "datetime64[s]",
+    "timestamp": "datetime64[us]",
+}
+_SQL: Mapping[str, str] = {
+    "text": "VARCHAR[]",
+    "integer": "BIGINT[]",
+    "number": "DOUBLE[]",
+    "boolean": "BOOLEAN[]",
+    "date": "DATE[]",
+    "timestamp": "TIMESTAMP[]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an answer is worth and what it cost.
+
+    `error95` is, for the measure, the half-width that holds with 95 % for one count. `left` is what the asker may
+    still spend until `resets`. `digest` names the answer: whoever has it can ask whether it is still the same.
+    """
+
+    mechanism: str
+    unit: str
+    charge: Charge
+    left: Charge
+    resets: date | None
+    error95: Mapping[str, int]
+    data_version: str
+    digest: str
+    repeat: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.mechanism,
+            "unit": self.unit,
+            "charge": self.charge.to_dict(),
+            "left": self.left.to_dict(),
+            "resets": None if self.resets is None else self.resets.isoformat(),
+            "error95": dict(self.error95),
+            "data_version": self.data_version,
+            "digest": self.digest,
+            "repeat": self.repeat,
+        }
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Receipt:
+        resets = serial["resets"]
+        return cls(
+            mechanism=serial["mechanism"],
+            unit=serial["unit"],
+            charge=Charge.from_dict(serial["charge"]),
+            left=Charge.from_dict(serial["left"]),
+            resets=None if resets is None else date.fromisoformat(resets),
+            error95=serial["error95"],
+            data_version=serial["data_version"],
+            digest=serial["digest"],
+            repeat=serial["repeat"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A private answer. Everything in it may leave.
+
+    `columns` are the grouped columns and then the measure, each with its type; `rows` are dictionaries keyed by them,
+    the largest first. `stopped` says that noise, and not the length that was asked for, ended the list.
+    """
+
+    columns: Mapping[str, str]
+    rows: list[dict[str, Any]]
+    stopped: bool
+    receipt: Receipt
+    notes: Sequence[str] = field(default=())
+
+    @property
+    def measure(self) -> str | None:
+        """The column that holds the noisy counts; None for a list without counts."""
+        name = list(self.columns)[-1]
+        return name if name in self.receipt.error95 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The serial form: what the HTTP interface sends."""
+        return {
+            "columns": dict(self.columns),
+            "rows": [{name: _serial(value) for name, value in row.items()} for row in self.rows],
+            "stopped": self.stopped,
+            "receipt": self.receipt.to_dict(),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Answer:
+        """The inverse of `to_dict`."""
+        readers = {name: _CELLS.get(kind, _same) for name, kind in serial["columns"].items()}
+        return cls(
+            columns=serial["columns"],
+            rows=[{name: readers[name](value) for name, value in row.items()} for row in serial["rows"]],
+            stopped=serial["stopped"],
+            receipt=Receipt.from_dict(serial["receipt"]),
+            notes=tuple(serial["notes"]),
+        )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A pandas data frame with a typed column for each of `columns`, also when there are no rows."""
+        try:
+            import pandas
+        except ModuleNotFoundError as missing:
+            raise ModuleNotFoundError("to_pandas needs: pip install 'sfumato[pandas]'") from missing
+        kinds = self.columns.items()
+        return pandas.DataFrame({name: pandas.Series(self._column(name), dtype=_PANDAS[kind]) for name, kind in kinds})
+
+    def to_polars(self) -> polars.DataFrame:
+        """A polars data frame with a typed column for each of `columns`, also when there are no rows."""
+        try:
+            import polars
+        except ModuleNotFoundError as missing:
+            raise ModuleNotFoundError("to_polars needs: pip install 'sfumato[polars]'") from missing
+        return polars.DataFrame(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow stream, which DuckDB writes: the PyCapsule interface, without pyarrow."""
+        import duckdb
+        from sqlglot import exp
+
+        query = exp.select(
+            *(
+                exp.alias_(
+                    exp.func("unnest", exp.cast(exp.Placeholder(), _SQL[kind], dialect="duckdb")), name, quoted=True
+                )
+                for name, kind in self.columns.items()
+            )
+        )
+        connection = duckdb.connect(config={"enable_external_access": "false"})
+        rows = connection.sql(query.sql("duckdb"), params=[self._column(name) for name in self.columns])
+        return rows.__arrow_c_stream__(requested_schema)
+
+    def _column(self, name: str) -> list[Any]:
+        return [row[name] for row in self.rows]
+
+    def chart(self, *, title: str = "") -> Chart:
+        """Horizontal bars with error whiskers, the largest on top. A list without counts has nothing to draw."""
+        from sfumato import charts
+
+        return charts.chart(self.figures(), title=title, price=self._price())
+
+    def _repr_html_(self) -> str:
+        from sfumato import charts
+
+        return charts.table_html(self.figures(), self.lines())
+
+    def figures(self) -> Figures:
+        """The rows as a picture needs them: keys as text and, if there are any, counts with their error."""
+        from sfumato.charts import Figures, cell
+
+        measure = self.measure
+        by = tuple(name for name in self.columns if name != measure)
+        return Figures(
+            by=by,
+            keys=tuple(tuple(cell(row[name]) for name in by) for row in self.rows),
+            measure=measure,
+            counts=() if measure is None else tuple(self._column(measure)),
+            error=0 if measure is None else self.receipt.error95[measure],
+        )
+
+    def lines(self) -> dict[str, str]:
+        """The receipt and the notes in words, a label for each line."""
+        receipt, measure = self.receipt, self.measure
+        error = (
+            "without counts"
+            if measure is None
+            else f"a count is within {receipt.error95[measure]:,} with 95 % confidence"
+        )
+        until = "" if receipt.resets is None else f" until {receipt.resets}"
+        ending = ["noise ended the list"] if self.stopped else []
+        return {
+            "receipt": f"{receipt.mechanism}, {error}",
+            "charge": self._price(),
+            "left": f"{receipt.left}{until}",
+            "data": f"version {receipt.data_version}",
+            "rows": "; ".join([str(len(self.rows)), *ending, *self.notes]),
+        }
+
+    def _price(self) -> str:
+        free = self.receipt.repeat and not self.receipt.charge
+        return "nothing, as this was answered before" if free else str(self.receipt.charge)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a question would cost and how accurate it would be: free, and the same whatever the data is."""
+
+    mechanism: str
+    least: Charge
+    worst: Charge
+    error95: Mapping[str, int]
+    left: Charge
+    answers_left: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.mechanism,
+            "charge": {"least": self.least.to_dict(), "worst": self.worst.to_dict()},
+            "error95": dict(self.error95),
+            "left": self.left.to_dict(),
+            "answers_left": self.answers_left,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One account in its current period: left = limit + granted - spent - reserved."""
+
+    account: str
+    limit: Charge
+    granted: Charge
+    spent: Charge
+    reserved: Charge
+    resets: date | None = None
+
+    @property
+    def left(self) -> Charge:
+        return self.limit + self.granted - self.spent - self.reserved
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = {
+            "limit": self.limit,
+            "granted": self.granted,
+            "spent": self.spent,
+            "reserved": self.reserved,
+            "left": self.left,
+        }
+        return {"account": self.account, **{name: charge.to_dict() for name, charge in parts.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReport:
+    """What an analyst may still spend: her own account first, then those she shares."""
+
+    analyst: str
+    mode: str
+    resets: date | None
+    accounts: Sequence[Standing]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "analyst": self.analyst,
+            "mode": self.mode,
+            "resets": None if self.resets is None else self.resets.isoformat(),
+            "accounts": [account.to_dict() for account in self.accounts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeRow:
+    """One movement on one account. `state` is reserved, settled, kept, granted or recovered."""
+
+    at: str
+    digest: str
+    account: str
+    charge: Charge
+    state: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "at": self.at,
+            "digest": self.digest,
+            "account": self.account,
+            "charge": self.charge.to_dict(),
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    """A page of movements, the latest first; `next` asks for the page after it."""
+
+    rows: Sequence[ChargeRow]
+    next: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rows": [row.to_dict() for row in self.rows], "next": self.next}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table that may be asked about: whose presence is hidden, its columns and its measures."""
+
+    table: str
+    unit: str
+    columns: Sequence[Mapping[str, Any]]
+    measures: Sequence[Mapping[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "unit": self.unit,
+            "columns": [dict(column) for column in self.columns],
+            "measures": [dict(measure) for measure in self.measures],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Everything that may be asked about."""
+
+    rows: Sequence[TableRow]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rows": [row.to_dict() for row in self.rows]}
+
+
+def _serial(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,206 @@
+"""How answers, estimates, budgets and charges look in a terminal.
+
+Text that came from outside is data: it is never read as markup, its control characters are made visible, and a
+terminal that knows only ASCII gets the rest as escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sfumato.charts import NOTHING_SHOWN, Figures, heading, visible
+from sfumato.records import Answer, BudgetReport, Charges, Estimate, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text from anywhere, told safely. A `cropped` one keeps to its line and ends in an ellipsis where it must."""
+
+    text: str
+    style: str = ""
+    cropped: bool = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        told, width = self._told(options), options.max_width
+        if self.cropped and options.ascii_only and len(told) > width:
+            told = told[: max(width - 3, 0)] + "..."[:width]
+        yield Text(told, self.style, no_wrap=self.cropped, overflow="ellipsis" if self.cropped else "fold")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        whole = Measurement.get(console, options, Text(self._told(options)))
+        return Measurement(1, whole.maximum) if self.cropped else whole
+
+    def _told(self, options: ConsoleOptions) -> str:
+        told = visible(self.text)
+        return told.encode("ascii", "backslashreplace").decode() if options.ascii_only else told
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """± error, also where the terminal knows only ASCII."""
+
+    error: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Words]:
+        yield Words(f"{'+/-' if options.ascii_only else '±'} {self.error}", "dim")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, next(self.__rich_console__(console, options)))
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A count in proportion to `longest`: solid as far as the count surely reaches, shaded across its error."""
+
+    count: int | Fraction
+    error: int | Fraction
+    longest: int | Fraction
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        sure = self._eighths(self.count - self.error, options.max_width)
+        reach = self._eighths(self.count + self.error, options.max_width)
+        if options.ascii_only:
+            solid, shade = "#" * (sure // 8), "-"
+        else:
+            solid, shade = "█" * (sure // 8) + " ▏▎▍▌▋▊▉"[sure % 8].strip(), "░"
+        yield Text.assemble((solid, "cyan"), (shade * (reach // 8 - len(solid)), "dim cyan"))
+
+    def _eighths(self, count: int | Fraction, width: int) -> int:
+        return max(8 * width * count // self.longest, 0)
+
+
+def render(answer: Answer, *, title: str = "") -> RenderableType:
+    """An answer: its rows with bars, below them the receipt and the notes."""
+    head: list[RenderableType] = [Words(title, "bold", cropped=False), ""] if title else []
+    return Group(*head, indented(table(answer.figures())), "", indented(lines(answer.lines())))
+
+
+def table(figures: Figures) -> RenderableType:
+    """Keys, counts, their error, and bars. Long keys are cropped, so that numbers and bars stay whole."""
+    if not figures.keys:
+        return Text(NOTHING_SHOWN)
+    keys = [[Words(part) for part in key] for key in figures.keys]
+    grid = _grid(figures.by)
+    if figures.measure is None:
+        for key in keys:
+            grid.add_row(*key)
+        return grid
+    _add_number(grid, figures.measure)
+    grid.add_column(Words("95%"), no_wrap=True)
+    _add_bars(grid, at_least=20)
+    longest = max(*figures.counts, 1 - figures.error) + figures.error
+    for key, count in zip(keys, figures.counts, strict=True):
+        grid.add_row(*key, Words(f"{count:,}"), Interval(figures.error), Bar(count, figures.error, longest))
+    return grid
+
+
+def render_estimate(estimate: Estimate) -> RenderableType:
+    """What a question would cost and how accurate it would be."""
+    least, worst = estimate.least, estimate.worst
+    errors = ", ".join(f"{heading(name)} within {error:,}" for name, error in estimate.error95.items())
+    return lines(
+        {
+            "mechanism": estimate.mechanism,
+            "charge": f"{worst}" if least == worst else f"{least} at least, {worst} at most",
+            "error": f"{errors} with 95 % confidence" if errors else "a list without counts",
+            "left": f"{estimate.left}{_enough(estimate.answers_left)}",
+        }
+    )
+
+
+def _enough(answers: int | None) -> str:
+    if answers is None:
+        return ""
+    if answers < 1:
+        return ", not enough for this question"
+    return f", enough for at least {answers:,} such answer{'' if answers == 1 else 's'}"
+
+
+def render_budget(report: BudgetReport) -> RenderableType:
+    """What may still be spent: a bar is solid as far as is spent, shaded across what is reserved."""
+    resets = "never resets" if report.resets is None else f"resets on {report.resets}"
+    head = Words(f"{report.analyst}: {report.mode}, {resets}", "bold", cropped=False)
+    grid = _grid(("account",))
+    grid.add_column("", no_wrap=True)
+    for name in ("limit", "spent", "reserved", "left"):
+        _add_number(grid, name)
+    _add_bars(grid, at_least=8)
+    for standing in report.accounts:
+        for row in _standing(standing):
+            grid.add_row(*row)
+    return Group(head, "", indented(grid))
+
+
+def _standing(standing: Standing) -> Iterator[Sequence[RenderableType]]:
+    """An account as two rows: its information and its calls. The limit includes what was granted."""
+    parts = standing.limit + standing.granted, standing.spent, standing.reserved, standing.left
+    for name, noun, amounts in (
+        (standing.account, "units", [part.information for part in parts]),
+        ("", "calls", [part.calls for part in parts]),
+    ):
+        limit, spent, reserved, _ = amounts
+        bar = Bar(spent + reserved / 2, reserved / 2, max(limit, spent + reserved, Fraction(1)))
+        yield Words(name), Words(noun), *map(_amount, amounts), bar
+
+
+def render_charges(charges: Charges) -> RenderableType:
+    """Movements, the latest first."""
+    if not charges.rows:
+        return Text("Nothing was charged.")
+    grid = _grid(())
+    grid.add_column(Words("at"), no_wrap=True)
+    grid.add_column(Words("state"), no_wrap=True)
+    _add_number(grid, "units")
+    _add_number(grid, "calls")
+    grid.add_column(Words("account"))
+    grid.add_column(Words("digest"))
+    for row in charges.rows:
+        units, calls = _amount(row.charge.information), _amount(row.charge.calls)
+        grid.add_row(
+            Words(row.at[:19].replace("T", " ")), Words(row.state), units, calls, Words(row.account), Words(row.digest)
+        )
+    if charges.next is None:
+        return grid
+    return Group(grid, "", Words(f"There are more, from {charges.next} on.", "dim", cropped=False))
+
+
+def lines(told: Mapping[str, str]) -> RenderableType:
+    """Labelled lines in a quiet voice."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for label, text in told.items():
+        grid.add_row(Words(label), Words(text, cropped=False), style="dim")
+    return grid
+
+
+def indented(block: RenderableType) -> RenderableType:
+    return Padding(block, (0, 0, 0, 2))
+
+
+def _grid(names: Sequence[str]) -> Table:
+    """A table without lines. Columns of names shrink where the terminal is narrow, the widest first."""
+    grid = Table(box=None, expand=True, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in names:
+        grid.add_column(Words(heading(name)))
+    return grid
+
+
+def _add_number(grid: Table, name: str) -> None:
+    grid.add_column(Words(heading(name)), justify="right", no_wrap=True)
+
+
+def _add_bars(grid: Table, *, at_least: int) -> None:
+    grid.add_column("", ratio=1, width=at_least, no_wrap=True)
+
+
+def _amount(amount: Fraction) -> Words:
+    """Exact where that is short, and marked as rounded where it is not."""
+    exact = f"{amount.numerator:,}" if amount.denominator == 1 else str(amount)
+    return Words(exact if len(exact) <= 12 else f"~{float(amount):,.6g}")

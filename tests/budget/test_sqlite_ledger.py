@@ -1,0 +1,114 @@
+"""A ledger in an SQLite file keeps the contract, in a file that is nobody else's."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts.ledger import LedgerContract, answer, refusal, reserve, spent, top
+from sfumato.accounting import Charge
+from sfumato.budget import open_ledger
+from sfumato.budget.sqlite import SQLiteStore
+from sfumato.config import LedgerSettings
+from sfumato.errors import ConfigError
+
+
+class TestSQLiteLedger(LedgerContract):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "ledger"
+        self.folder.mkdir()
+        self.file = self.folder / "books.db"
+        self.settings = LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence")
+
+    def store(self) -> SQLiteStore:
+        return SQLiteStore(self.file)
+
+    def raw(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.file, isolation_level=None)
+        try:
+            return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
+
+    def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        connection = sqlite3.connect(self.file)
+        with connection:
+            for row in rows:
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        connection.close()
+
+    def test_the_file_is_its_owners_and_every_commit_is_on_disk(self):
+        ledger = self.make()
+        answer(ledger, top())
+        for file in self.folder.iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert self.raw("PRAGMA journal_mode") == [("wal",)]
+        [(synchronous,)] = ledger._store._connection.execute("PRAGMA synchronous")
+        assert synchronous == 2  # FULL
+
+    def test_a_file_restored_from_a_backup_is_refused(self):
+        ledger = self.make()
+        answer(ledger, top())
+        self.raw("PRAGMA wal_checkpoint(TRUNCATE)")
+        backup = shutil.copy(self.file, self.folder / "backup.db")
+        answer(ledger, top(4))
+        ledger.close()
+        shutil.copy(backup, self.file)
+        restored = self.make()
+        assert "sfumato budget recover" in str(refusal(lambda: reserve(restored, top(4))))
+        self.recover(restored)
+        assert spent(restored) == Charge(9, 1)
+
+    def test_a_file_that_is_gone_is_refused(self):
+        ledger = self.make()
+        answer(ledger, top())
+        for file in self.folder.iterdir():
+            file.unlink()
+        refusal(lambda: answer(ledger, top(2, "another")))
+
+    def test_a_file_that_was_replaced_is_refused(self):
+        ledger = self.make()
+        answer(ledger, top())
+        self.raw("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copy(self.file, self.folder / "backup.db")
+        answer(ledger, top(3))
+        (self.folder / "backup.db").rename(self.file)
+        refusal(lambda: answer(ledger, top(4)))
+
+    def test_a_ledger_that_cannot_be_written_is_refused(self):
+        ledger = self.make()
+        ledger._store._connection.execute("PRAGMA query_only = ON")
+        told = refusal(lambda: reserve(ledger, top()))
+        assert "nothing was answered" in str(told)
+        assert "readonly" not in str(told)
+
+    def test_a_file_that_is_no_ledger_is_refused(self):
+        self.file.write_bytes(b"no ledger " * 1000)
+        refusal(self.make)
+
+    def test_a_folder_that_is_missing_is_named(self):
+        self.folder.rmdir()
+        assert str(self.folder) in str(refusal(self.make))
+
+    def test_the_fence_may_not_be_in_the_ledgers_folder(self):
+        with pytest.raises(ConfigError, match="fence"):
+            open_ledger(LedgerSettings("sqlite:books.db", self.folder / "fence"), self.folder)
+        assert list(self.folder.iterdir()) == []
+
+    def test_without_a_setting_the_fence_is_in_the_state_folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        with open_ledger(LedgerSettings("sqlite:books.db"), self.folder) as ledger:
+            assert ledger.fence.path.parent == tmp_path / "state" / "sfumato"
+            assert ledger.fence.path.stem == ledger.fence.mark().ledger
+            assert stat.S_IMODE(ledger.fence.path.stat().st_mode) == 0o600
+
+
+def test_only_known_urls_are_ledgers(tmp_path):
+    with pytest.raises(ConfigError, match=r"ledger\.url"):
+        open_ledger(LedgerSettings("mysql://localhost"), tmp_path)

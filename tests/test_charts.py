@@ -1,0 +1,175 @@
+"""Charts: rendered for real, with every label, whiskers where the error is, and an axis that starts at 0."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.charts import Chart, Figures, chart, visible
+from sfumato.errors import InvalidArgument
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def figures(*rows: tuple[str, int], error: int = 26) -> Figures:
+    return Figures(("article",), tuple((key,) for key, _ in rows), "members", tuple(n for _, n in rows), error)
+
+
+def drawn(*rows: tuple[str, int], error: int = 26) -> Chart:
+    return chart(figures(*rows, error=error), title="", price="21 units and 1 call")
+
+
+def texts(picture: Chart) -> list[str]:
+    return ["".join(node.itertext()) for node in ET.fromstring(picture.to_svg()).iter(f"{SVG}text")]  # noqa: S314
+
+
+def marks(picture: Chart, kind: str) -> list[ET.Element]:
+    """The elements of the marks of one kind, from the first layer to the last, without axes."""
+    groups = ET.fromstring(picture.to_svg()).iter(f"{SVG}g")  # noqa: S314
+    return [
+        node for group in groups if re.search(rf"mark-{kind} role-mark layer", group.get("class", "")) for node in group
+    ]
+
+
+def test_every_label_and_count_is_in_the_picture() -> None:
+    rows = [(f"article-{place}", 1000 - place) for place in range(100)]
+    said = texts(drawn(*rows))
+    for key, count in rows:
+        assert key in said
+        assert f"{count:,}" in said
+    assert {"members by article", "members", "article", "± 26 with 95 % confidence · 21 units and 1 call"} <= {*said}
+
+
+def test_the_largest_is_on_top() -> None:
+    said = texts(drawn(("few", 50), ("most", 900), ("many", 300)))
+    assert [text for text in said if text in ("few", "most", "many")] == ["most", "many", "few"]
+
+
+def test_bars_start_at_zero_and_whiskers_span_the_error() -> None:
+    """The axis goes from 0 to 100 on 480 pixels."""
+    picture = drawn(("a", 80), ("b", 40), error=20)
+    bars = [re.match(r"M([\d.]+),.*?h([\d.]+)v", node.get("d", "")) for node in marks(picture, "rect")]
+    ends = [tuple(map(float, bar.groups())) for bar in bars if bar]
+    assert ends[:2] == [pytest.approx((0, 384)), pytest.approx((0, 192))]
+    whiskers = [abs(float(node.get("x2", 0))) for node in marks(picture, "rule")]
+    assert whiskers.count(pytest.approx(192)) == 2  # 40 of 100 on 480 pixels, for each of the two
+
+
+@pytest.mark.parametrize(
+    ("count", "interval"), [(100, (74, 126)), (10, (0, 36)), (0, (-26, 26)), (-10, (-36, 16)), (-40, (-66, -14))]
+)
+def test_an_interval_stops_at_zero_below_a_positive_count(count: int, interval: tuple[int, int]) -> None:
+    (row,) = drawn(("a", count)).spec["data"]["values"]
+    assert (row["low"], row["high"]) == interval
+
+
+def test_the_axis_holds_zero_and_every_interval() -> None:
+    def domain(picture: Chart) -> Any:
+        return picture.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+
+    assert domain(drawn(("a", 900), ("b", 880))) == [0, 926]
+    assert domain(drawn(("a", -40))) == [-66, 10]
+
+
+def test_several_keys_are_joined_and_a_total_is_one_bar() -> None:
+    two = Figures(("region", "job_title"), (("emea", "nurse"),), "members", (120,), 26)
+    assert {"emea · nurse", "region · job title"} <= {*texts(chart(two, title="", price="1 unit"))}
+    total = chart(Figures((), ((),), "members", (48211,), 20), title="", price="1 unit")
+    assert {"total", "48,211", "members"} <= {*texts(total)}
+
+
+def test_keys_that_read_alike_stay_apart() -> None:
+    alike = Figures(("a", "b"), (("x · y", "z"), ("x", "y · z"), ("x · y", "z (2)")), "n", (100, 90, 80), 1)
+    labels = [row["label"] for row in chart(alike, title="", price="").spec["data"]["values"]]
+    assert labels == ["x · y · z", "x · y · z (2)", "x · y · z (2) (2)"]
+
+
+@pytest.mark.parametrize(
+    "hostile", ["</svg><script>alert(1)</script>", "\x1b[31m", "\u202eabc", "a\x00b", "\ufffe", '\' + "x" + 1/0 \\']
+)
+def test_hostile_labels_are_only_text(hostile: str) -> None:
+    """Among them are characters that no XML can hold, on which the converter would end the process."""
+    picture = chart(Figures((hostile,), ((hostile,),), hostile, (90,), 26), title=hostile, price=hostile)
+    assert texts(picture).count(visible(hostile)) == 4  # title, key and both axes
+    assert not list(ET.fromstring(picture.to_svg()).iter(f"{SVG}script"))  # noqa: S314
+    assert "<script" not in picture.to_html()
+
+
+def test_long_labels_are_cropped_with_an_ellipsis() -> None:
+    (label,) = [text for text in texts(drawn(("wide " * 50, 90))) if text.startswith("wide")]
+    assert label.endswith("…")
+    assert len(label) < 80
+
+
+def test_a_title_replaces_the_made_one() -> None:
+    said = texts(chart(figures(("a", 90)), title="Most read in EMEA", price="1 unit"))
+    assert "Most read in EMEA" in said
+    assert "members by article" not in said
+
+
+def test_an_empty_answer_says_so() -> None:
+    said = texts(drawn())
+    assert any(text.endswith("No group stands out of the noise, so that none can be shown.") for text in said)
+    assert not any(text.isdigit() for text in said)
+
+
+def test_a_list_without_counts_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="ask with counts"):
+        chart(Figures(("article",), (("a",),)), title="", price="")
+
+
+class TestFiles:
+    picture = drawn(("a", 90))
+
+    @pytest.mark.parametrize(
+        ("name", "begins"),
+        [("c.json", b"{"), ("c.svg", b"<svg"), ("c.png", b"\x89PNG"), ("c.HTML", b"<!doctype html>")],
+    )
+    def test_the_ending_says_how(self, tmp_path: Path, name: str, begins: bytes) -> None:
+        self.picture.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)
+
+    def test_json_is_the_specification(self) -> None:
+        assert json.loads(self.picture.to_json()) == self.picture.spec
+
+    def test_another_ending_is_refused_and_leaves_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidArgument, match=r"\.json, \.svg, \.png, \.html"):
+            self.picture.save(str(tmp_path / "c.pdf"))
+        assert not list(tmp_path.iterdir())
+
+    def test_a_larger_scale_is_a_larger_picture(self) -> None:
+        def width(png: bytes) -> int:
+            return int.from_bytes(png[16:20], "big")
+
+        assert width(self.picture.to_png(scale=4)) == pytest.approx(2 * width(self.picture.to_png()), abs=2)
+
+    def test_a_notebook_gets_the_specification_and_a_picture(self) -> None:
+        bundle = self.picture._repr_mimebundle_()
+        assert bundle["application/vnd.vegalite.v5+json"] == self.picture.spec
+        assert bundle["image/png"].startswith(b"\x89PNG")
+
+    def test_without_the_converter_a_notebook_still_gets_the_specification(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        monkeypatch.setitem(sys.modules, "vl_convert", None)
+        assert self.picture._repr_mimebundle_().keys() == {"application/vnd.vegalite.v5+json", "text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain Größe 日本 🙂", "plain Größe 日本 🙂"),
+        ("a\x1b[2J\r\n\x9b", "a\\x1b[2J\\r\\n\\x9b"),
+        ("\u202eright to left\u2028", "\\u202eright to left\\u2028"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_does_not_show_is_made_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
