@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import click
 
+import sfumato
 from sfumato import accounting, errors, mechanisms
 from sfumato.cli import main
 
@@ -19,7 +22,7 @@ NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
     return {
-        "python.md": "\n".join(["# Python reference\n", NOTE, *map(_module, (mechanisms, accounting))]),
+        "python.md": "\n".join(["# Python reference\n", NOTE, *map(_module, (sfumato, mechanisms, accounting))]),
         "errors.md": f"# Errors\n\n{NOTE}\n```text\n{inspect.getdoc(errors)}\n```\n",
         "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
     }
@@ -31,8 +34,24 @@ def _module(module: ModuleType) -> str:
 
 
 def _entry(name: str, thing: object) -> str:
-    signature = "" if inspect.isclass(thing) else str(inspect.signature(thing)).replace("'", "")
-    return f"### `{name}`\n\n```text\n{name}{signature}\n\n{inspect.getdoc(thing)}\n```\n"
+    signature = "" if inspect.isclass(thing) else _signature(thing)
+    methods = _methods(thing) if thing is sfumato.Session or thing is sfumato.Answer else ""
+    return f"### `{name}`\n\n```text\n{name}{signature}\n\n{inspect.getdoc(thing)}\n{methods}```\n"
+
+
+def _signature(thing: Callable[..., object]) -> str:
+    """Annotations are text in the code; as such they are told, without their quotes."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+
+
+def _methods(thing: type) -> str:
+    """What people call on a session and on an answer, in one line each."""
+    public = {name: value for name, value in vars(thing).items() if inspect.isfunction(value) and name[0] != "_"}
+    return "\n" + "".join(
+        f".{name}{_signature(value)}\n    {inspect.getdoc(value).splitlines()[0]}\n"
+        for name, value in public.items()
+        if value.__doc__
+    )
 
 
 def _commands(command: click.Command, name: str, parent: click.Context | None) -> list[str]:

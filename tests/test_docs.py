@@ -6,7 +6,11 @@ import contextlib
 import doctest
 import importlib.util
 import io
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +38,31 @@ def test_examples_print_what_the_page_shows(page):
         assert printed.getvalue() == example["shown"]
     found = doctest.DocTestParser().get_doctest(text, {}, str(page), str(page), 0)
     assert doctest.DocTestRunner().run(found).failed == 0
+
+
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["tutorials/ten-minutes.md", "how-to/look-after-the-ledger.md"])
+def test_the_commands_of_a_page_run_in_their_order(name, tmp_path):
+    commands = "\n".join(SHELL.findall((ROOT / "docs" / name).read_text(encoding="utf-8")))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "80"}
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=ids)
+def test_notebooks_run_from_the_top(notebook, tmp_path):
+    """In a process of its own: Jupyter's machinery warns of things that are not ours."""
+    target = tmp_path / "executed.ipynb"
+    run = [Path(sys.executable).with_name("jupyter"), "execute", "--output", target, notebook]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    cells = json.loads(target.read_text(encoding="utf-8"))["cells"]
+    assert any("text/html" in output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

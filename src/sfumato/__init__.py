@@ -1,5 +1,63 @@
-"""Sfumato: private answers about people, under a budget that is accounted exactly."""
+"""Sfumato: private answers about people, under a budget that is accounted exactly.
+
+    import sfumato as sf
+
+    with sf.open("sfumato.toml") as session:
+        answer = session.ask("SELECT article, members FROM engagements GROUP BY article LIMIT 10", analyst="anna")
+
+The pure parts have doors of their own: `sfumato.mechanisms`, `sfumato.accounting`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato.accounting import Charge
+    from sfumato.errors import BudgetExhausted, Failed, NotFound, NotSupported, Refused, SfumatoError
+    from sfumato.query.request import Histogram, TopK, Total
+    from sfumato.records import Answer, Receipt
+    from sfumato.session import Session
+    from sfumato.session import Session as open  # noqa: A004, N813
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "Answer",
+    "BudgetExhausted",
+    "Charge",
+    "Failed",
+    "Histogram",
+    "NotFound",
+    "NotSupported",
+    "Receipt",
+    "Refused",
+    "Session",
+    "SfumatoError",
+    "TopK",
+    "Total",
+    "open",
+]
+
+# Imported when they are first used: a command that prints its help needs no engine.
+_HOMES = {
+    "sfumato.accounting": ("Charge",),
+    "sfumato.errors": ("BudgetExhausted", "Failed", "NotFound", "NotSupported", "Refused", "SfumatoError"),
+    "sfumato.query.request": ("Histogram", "TopK", "Total"),
+    "sfumato.records": ("Answer", "Receipt"),
+    "sfumato.session": ("Session",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open":
+        return import_module("sfumato.session").Session
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

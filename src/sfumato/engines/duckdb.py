@@ -334,6 +334,9 @@ _READERS: Mapping[str, Reader] = {
 }
 
 
+EXTENSIONS = tuple(_READERS)
+
+
 def _call(function: str, *arguments: exp.Expr, **options: exp.Expr) -> exp.Expr:
     named = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in options.items()]
     return exp.Anonymous(this=function, expressions=[*arguments, *named])

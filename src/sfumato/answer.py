@@ -1,0 +1,204 @@
+"""The one path every answer takes.
+
+    request -> canonical form -> plan -> reserve -> engine -> mechanism -> settle + store -> answer
+
+After `reserve`, nothing that depends on the data refuses, refunds or shows in an error. Exact counts live between the
+engine and the mechanism, inside `_tried`, and nowhere else: not in the ledger, not in an exception, not in a log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sfumato.budget import Account, Ask, Held, Ledger, Revealed, Settled
+from sfumato.engines.base import COULD_NOT_ANSWER, Engine
+from sfumato.errors import BudgetExhausted, EngineFailed
+from sfumato.mechanisms import Release, Rng, context
+from sfumato.query.plan import Key, Plan
+from sfumato.query.values import typed
+from sfumato.records import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where answers are made: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
+
+    engines: Mapping[str, Engine]
+    ledger: Ledger
+    key: bytes = field(repr=False)
+    epoch: str
+    clock: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """Who asks what, and who pays: the asker's own account first."""
+
+    analyst: str
+    accounts: tuple[Account, ...]
+    plan: Plan
+
+    def ask(self, epoch: str) -> Ask:
+        plan = self.plan
+        return Ask(
+            analyst=self.analyst,
+            accounts=self.accounts,
+            digest=plan.digest,
+            atom=plan.atom,
+            epoch=epoch,
+            version=plan.data_version,
+            request=plan.request,
+            worst=plan.mechanism.worst,
+        )
+
+
+def answer(inquiry: Inquiry, desk: Desk, *, resume: bool = False) -> Answer:
+    """Answer, or raise: `Refused` changes nothing, `Failed` keeps what was reserved.
+
+    With `resume`, only what is reserved already is answered: nothing new is.
+
+    Guarantee: over all calls with one ledger, everything that leaves satisfies the (epsilon, delta) of each account's
+    cap for each period (proofs/composition.md), whatever is asked, whatever fails and whatever the rows become.
+    """
+    ask, reveal = inquiry.ask(desk.epoch), partial(_revealed, inquiry)
+    try:
+        found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=resume)
+    except BudgetExhausted as refusal:
+        raise _with_a_way_out(refusal, ask, inquiry.plan, desk) from None
+    if isinstance(found, Held):
+        payload = _computed(inquiry.plan, found.nonce, desk)
+        found = desk.ledger.settle(ask, found, payload, reveal, desk.clock())
+    return _answered(found)
+
+
+def _computed(plan: Plan, nonce: bytes, desk: Desk) -> str:
+    """The atom at its full length, as text; `EngineFailed` in the same words, whatever went wrong."""
+    payload = _tried(plan, nonce, desk)
+    if payload is None:
+        raise EngineFailed(COULD_NOT_ANSWER)
+    return payload
+
+
+def _tried(plan: Plan, nonce: bytes, desk: Desk) -> str | None:
+    """Exact counts from the engine go in, noisy ones come out; None where that failed.
+
+    Nothing is raised from here: an exception would carry this frame, and the exact counts in it, to whoever catches it.
+    """
+    try:
+        rows = desk.engines[plan.table].run(plan.query)
+        source = Rng.keyed(desk.key, context(atom=plan.atom, nonce=nonce))
+        return _payload(plan.full.release(_exact(plan, rows), source))
+    except Exception:
+        return None
+
+
+def _exact(plan: Plan, rows: list[tuple[Any, ...]]) -> Any:
+    """Counts by key: of the whole public domain, or the largest of a private one in their order."""
+    if plan.domain is None:
+        return [(row[0] if len(row) == 2 else row[:-1], row[-1]) for row in rows]
+    found = {_key(plan, row[:-1]): row[-1] for row in rows}
+    return {key: found.get(key, 0) for key in plan.domain}
+
+
+def _key(plan: Plan, cells: tuple[Any, ...]) -> Key:
+    described = zip(plan.columns, plan.types, cells, strict=True)
+    return tuple(typed(name, kind, cell) for name, kind, cell in described)
+
+
+def _payload(release: Release[Any]) -> str:
+    rows = [[_cells(key), count] for key, count in release.rows]
+    ending = {"stopped": release.stopped, "complete": release.complete}
+    return json.dumps({"rows": rows, **ending}, separators=(",", ":"))
+
+
+def _cells(key: Any) -> list[Any]:
+    return [_cell(cell) for cell in (key if isinstance(key, tuple) else (key,))]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    return float(value) if isinstance(value, Fraction | Decimal) else value
+
+
+def _revealed(inquiry: Inquiry, payload: str) -> Revealed:
+    """What this request shows of a stored atom: a prefix of its rows, with their counts or without."""
+    plan, stored = inquiry.plan, json.loads(payload)
+    release: Release[tuple[Any, ...]] = Release(
+        mechanism=plan.full.name,
+        rows=tuple((tuple(cells), count) for cells, count in stored["rows"]),
+        steps=plan.full.steps(len(stored["rows"]), stopped=stored["stopped"]),
+        reserve=plan.full.reserve,
+        stopped=stored["stopped"],
+        complete=stored["complete"],
+        error95=plan.full.error95,
+    )
+    shown = release.prefix(plan.k)
+    if not plan.counts:
+        shown = shown.without_counts()
+    return Revealed(json.dumps(_body(inquiry, shown), separators=(",", ":")), shown.steps)
+
+
+def _body(inquiry: Inquiry, shown: Release[tuple[Any, ...]]) -> dict[str, Any]:
+    """Everything in an answer but what the moment adds: charge, left, resets and repeat."""
+    plan = inquiry.plan
+    columns: dict[str, str] = dict(zip(plan.columns, plan.types, strict=True))
+    rows = [dict(zip(columns, cells, strict=True)) for cells, _ in shown.rows]
+    if plan.counts:
+        columns[plan.measure] = "integer"
+        rows = [{**row, plan.measure: count} for row, (_, count) in zip(rows, shown.rows, strict=True)]
+    return {
+        "columns": columns,
+        "rows": rows,
+        "stopped": shown.stopped,
+        "receipt": {
+            "mechanism": shown.mechanism,
+            "unit": plan.unit,
+            "error95": {plan.measure: shown.error95} if plan.counts else {},
+            "data_version": plan.data_version,
+            "digest": plan.digest,
+        },
+        "notes": list(_notes(inquiry, shown)),
+    }
+
+
+def _notes(inquiry: Inquiry, shown: Release[Any]) -> list[str]:
+    plan, notes = inquiry.plan, []
+    if plan.domain is None:
+        notes.append("groups below a noisy threshold are absent")
+    if plan.domain is None and plan.counts and plan.mechanism.name != "unknown_gumbel":
+        notes.append("groups close to the threshold are there because their noise was high, and so are their counts")
+    if plan.domain is not None and not shown.complete:
+        notes.append(f"the first {len(shown.rows)} of {len(plan.domain)} groups")
+    if plan.mechanism.tau > 1:
+        notes.append(f"at most {plan.mechanism.tau} a person and group are counted")
+    if inquiry.accounts[0].budget.mode == "track":
+        notes.append("this budget is tracked and not enforced: what is left may be below zero")
+    return notes
+
+
+def _answered(settled: Settled) -> Answer:
+    serial = json.loads(settled.body)
+    standing = settled.standing
+    serial["receipt"] |= {
+        "charge": settled.charge.to_dict(),
+        "left": standing.left.to_dict(),
+        "resets": None if standing.resets is None else standing.resets.isoformat(),
+        "repeat": settled.repeat,
+    }
+    return Answer.from_dict(serial)
+
+
+def _with_a_way_out(refusal: BudgetExhausted, ask: Ask, plan: Plan, desk: Desk) -> BudgetExhausted:
+    """The refusal, with the longest list that would still fit."""
+    shorter = {k: replace(ask, worst=plan.mechanism.at(k).worst) for k in range(plan.k - 1, 0, -1)}
+    differing = {k: other for k, other in shorter.items() if other.worst != ask.worst}
+    longest = desk.ledger.first_fitting(differing, desk.clock())
+    return BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest)

@@ -1,0 +1,105 @@
+"""The tables of a configuration, live: their engines, their schemas, and what may be asked of them at a moment."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from sfumato.config import Config, EngineSettings, Reference, TableSettings
+from sfumato.engines.base import Engine
+from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
+from sfumato.errors import ConfigError, EngineFailed
+from sfumato.query.policy import MAX_DOMAIN, Policy, TablePolicy
+
+
+class Catalog:
+    """Open engines, and the policy over them."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._engines: dict[str, Engine] = {}
+        self._policy: tuple[tuple[str, ...], Policy] = ((), Policy())
+        try:
+            for name, settings in config.engines.items():
+                self._engines[name] = _opened(config, name, settings)
+            self._domains = {name: dict(self._references(table)) for name, table in config.tables.items()}
+        except BaseException:
+            self.close()
+            raise
+
+    def engine(self, table: str) -> Engine:
+        return self._engines[self._config.tables[table].engine]
+
+    def policy(self, now: datetime) -> Policy:
+        """What may be asked at a moment, which names the data versions; built once for each of them."""
+        tables = self._config.tables
+        versions = tuple(table.version.at(now) for table in tables.values())
+        if self._policy[0] != versions:
+            moment = zip(tables.items(), versions, strict=True)
+            built = {name: self._table(table, version) for (name, table), version in moment}
+            self._policy = (versions, Policy(built))
+        return self._policy[1]
+
+    def policy_at(self, table: str, version: str, now: datetime) -> Policy:
+        """The policy with one table at another data version."""
+        policy = self.policy(now)
+        return Policy({**policy.tables, table: replace(policy.table(table), version=version)})
+
+    def problems(self) -> Iterator[ConfigError]:
+        """Every way in which the configuration does not fit the live schema."""
+        for name, table in self._config.tables.items():
+            yield from table.problems(self.engine(name).schema(name), self._domains[name])
+
+    def close(self) -> None:
+        for engine in self._engines.values():
+            engine.close()
+
+    def _table(self, table: TableSettings, version: str) -> TablePolicy:
+        return table.policy(self.engine(table.name).schema(table.name), self._domains[table.name], version)
+
+    def _references(self, table: TableSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        for name, column in table.columns.items():
+            if isinstance(column.domain, Reference):
+                where = f"tables.{table.name}.columns.{name}.domain"
+                yield name, _listed(self._engines[table.engine], column.domain, where)
+
+
+def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
+    """The engine with the tables that live there, and the public tables that list their domains."""
+    tables = {table.name: table for table in config.tables.values() if table.engine == name}
+    sources = {table: _source(settings.source, config.folder) for table, settings in tables.items()}
+    for table in tables.values():
+        for column in table.columns.values():
+            if isinstance(column.domain, Reference):
+                sources.setdefault(column.domain.table, _source(column.domain.table, config.folder))
+    limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
+    return DuckDBEngine(sources, database=settings.database, **limits)
+
+
+def _source(source: str, folder: Path) -> str:
+    """Files are found from the configuration's folder, which is no pattern; names of tables are names."""
+    if not source.lower().endswith(EXTENSIONS):
+        return source
+    exact = folder / source
+    return str(exact) if exact.is_file() or Path(source).is_absolute() else str(Path(glob.escape(str(folder))) / source)
+
+
+def _listed(engine: Engine, reference: Reference, where: str) -> tuple[Any, ...]:
+    """The values of a public reference column."""
+    if reference.column not in engine.schema(reference.table):
+        raise ConfigError(where, f"{reference.table} has no column {reference.column!r}")
+    column = exp.column(reference.column, quoted=True)
+    query = exp.select(column).distinct().from_(exp.table_(reference.table, quoted=True)).limit(MAX_DOMAIN + 1)
+    try:
+        values = tuple(value for (value,) in engine.run(query) if value is not None)
+    except EngineFailed:
+        raise ConfigError(where, f"{reference.table} could not be read") from None
+    if not 1 <= len(values) <= MAX_DOMAIN:
+        raise ConfigError(where, f"must list 1 to {MAX_DOMAIN} values")
+    return values

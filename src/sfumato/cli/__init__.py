@@ -1,0 +1,38 @@
+"""The command line: `sfumato`.
+
+Commands import what they need when they run, so that help costs nothing.
+"""
+
+from __future__ import annotations
+
+import click
+
+from sfumato import __version__
+from sfumato.cli.asking import ask, estimate
+from sfumato.cli.budget import budget
+from sfumato.cli.policy import policy
+from sfumato.cli.starting import demo, init
+from sfumato.cli.telling import Commands
+
+__all__ = ["main"]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sfumato")
+def main() -> None:
+    """Private answers about people, under a budget that is accounted exactly.
+
+    \b
+    Try it on generated people:
+      sfumato demo
+    Point it at data of yours, and ask:
+      sfumato init shop --source orders.parquet --unit customer_id
+      sfumato ask --config shop/sfumato.toml --analyst anna "SELECT ..."
+
+    Every command takes --json. Exit codes: 0 done, 1 a check found differences, 2 usage or configuration,
+    3 refused (policy or budget), 4 the engine or the ledger failed.
+    """
+
+
+for command in (demo, init, ask, estimate, budget, policy):
+    main.add_command(command)

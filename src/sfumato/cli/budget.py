@@ -1,0 +1,277 @@
+"""`sfumato budget`: who has spent what. Opens the ledger and nothing else: no table, no noise key."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sfumato.cli import telling
+from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
+from sfumato.errors import InvalidArgument, LedgerFailed, NotFound, nearest
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sfumato.budget import Account, Ledger, Row
+    from sfumato.config import Config
+    from sfumato.records import BudgetReport
+
+
+class Amount(click.ParamType[Fraction]):
+    """An exact number that is not negative: 21, 3/2 or 0.5."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        if isinstance(value, Fraction):
+            return value
+        if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15}|/[1-9][0-9]{0,14})?", value):
+            self.fail("write a number such as 300, 0.5 or 3/2", param, ctx)
+        return Fraction(value)
+
+
+@click.group("budget", cls=Commands)
+def budget() -> None:
+    """See what was spent, grant more, and keep the books right."""
+
+
+@budget.command("show")
+@click.option("--analyst", metavar="NAME", help="One analyst; without it, all of them.")
+@with_config
+@answering
+def standing(as_json: bool, config: str, analyst: str | None) -> None:
+    """Show what may still be spent.
+
+    An analyst's own account comes first, then those that are shared: the organisation's and those of tables with a cap.
+
+    \b
+      sfumato budget show --analyst anna
+    """
+    from rich.console import Group
+
+    from sfumato.terminal import render_budget
+
+    with _opened(config) as (settings, ledger):
+        names = list(settings.analysts) if analyst is None else [_analyst(settings, analyst)]
+        reports = [_report(settings, ledger, name) for name in names]
+    serial = {"rows": [report.to_dict() for report in reports]} if analyst is None else reports[0].to_dict()
+
+    def page() -> RenderableType:
+        parts = [part for report in reports for part in ("", render_budget(report))]
+        return Group(*parts[1:]) if parts else paragraphs("There are no analysts in the file.")
+
+    show(serial, page, as_json=as_json)
+
+
+@budget.command("history")
+@click.option("--analyst", metavar="NAME", help="One analyst; without it, everybody.")
+@click.option("--cursor", metavar="N", help="Go on from here: the `next` of the page before.")
+@click.option("--rows", default=20, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="How many.")
+@with_config
+@answering
+def history(as_json: bool, config: str, analyst: str | None, cursor: str | None, rows: int) -> None:
+    """List what was charged and granted, the latest first.
+
+    \b
+      sfumato budget history --analyst anna --rows 50
+    """
+    from sfumato.terminal import render_charges
+
+    if cursor is not None and not re.fullmatch("[0-9]{1,18}", cursor):
+        raise InvalidArgument("--cursor", "must be the `next` of the page before")
+    with _opened(config) as (settings, ledger):
+        who = None if analyst is None else _analyst(settings, analyst)
+        charges = ledger.history(who, before=None if cursor is None else int(cursor), rows=rows)
+    show(charges.to_dict(), lambda: render_charges(charges), as_json=as_json)
+
+
+@budget.command("verify")
+@with_config
+@answering
+def verify(as_json: bool, config: str) -> None:
+    """Check that the books follow from their journal.
+
+    Walks the whole journal: its chain of hashes, every balance, every reservation, every stored answer, and the fence
+    outside the ledger that notices a restored copy. Lists every problem and exits with 1 if there is one.
+
+    \b
+      sfumato budget verify
+    """
+    with _opened(config) as (_, ledger):
+        problems = ledger.verify()
+    show({"problems": problems}, lambda: _verified(problems), as_json=as_json)
+    if problems:
+        sys.exit(DIFFERENT)
+
+
+def _verified(problems: list[str]) -> RenderableType:
+    from rich.console import Group
+
+    if not problems:
+        return paragraphs("The books are right: every balance and every stored answer follows from a whole journal.")
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return Group(paragraphs(f"The books are wrong, {count}:"), "", items(problems))
+
+
+@budget.command("recover")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_config
+@answering
+def recover(as_json: bool, config: str, yes: bool) -> None:
+    """Make a ledger that was restored from a copy safe to use again.
+
+    An older copy would give everybody their spent budget back. So spending is raised to what the fence has seen;
+    without a fence, nothing is left until the next reset. Reservations are closed at their worst case. Where a newer
+    copy exists, put that in place instead. A ledger that is as it should be stays as it is.
+
+    \b
+      sfumato budget recover
+    """
+    from sfumato.budget import all_accounts
+
+    with _opened(config) as (settings, ledger):
+        why = _distrust(ledger)
+        if why is not None and not yes:
+            _confirm(why)
+        rows = [] if why is None else ledger.recover(list(all_accounts(settings).values()), now())
+    serial = {"why": None if why is None else str(why), "rows": [_recovered(row) for row in rows]}
+    show(serial, lambda: _recovery(rows, recovered=why is not None), as_json=as_json)
+
+
+@budget.command("migrate")
+@with_config
+@answering
+def migrate(as_json: bool, config: str) -> None:
+    """Bring a ledger of an older Sfumato to this version. Back it up first.
+
+    \b
+      sfumato budget migrate
+    """
+    with _opened(config) as (_, ledger):
+        steps = ledger.migrate()
+    told = (
+        f"Migrated, in {steps} step{'' if steps == 1 else 's'}." if steps else "Nothing to migrate: it is up to date."
+    )
+    show({"steps": steps}, lambda: paragraphs(told), as_json=as_json)
+
+
+@budget.command("grant")
+@click.argument("account")
+@click.option("--information", type=Amount(), default="0", metavar="N", help="Units to add.")
+@click.option("--calls", type=Amount(), default="0", metavar="N", help="Calls to add.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it is written into the journal.")
+@with_config
+@answering
+def grant(as_json: bool, config: str, account: str, information: Fraction, calls: Fraction, reason: str) -> None:
+    """Add to what an account may spend until it resets.
+
+    ACCOUNT is an analyst, or an account by its full name such as organisation:acme or table:engagements. What is
+    granted weakens the promise for as long as it lasts: `sfumato policy explain` does not know of it.
+
+    \b
+      sfumato budget grant anna --information 300 --reason "the board meets"
+    """
+    from sfumato.accounting import Charge
+
+    amount = Charge(information, calls)
+    if not amount:
+        raise InvalidArgument("grant", "write --information N, --calls N, or both")
+    if not reason.strip():
+        raise InvalidArgument("--reason", "must not be empty")
+    with _opened(config) as (settings, ledger):
+        found = ledger.grant(_account(settings, account), amount, reason, now())
+    until = "" if found.resets is None else f" until {found.resets}"
+    told = f"Granted {amount} to {found.account}. It has {found.left} left{until}."
+    show(found.to_dict(), lambda: paragraphs(told), as_json=as_json)
+
+
+@contextmanager
+def _opened(config: str) -> Iterator[tuple[Config, Ledger]]:
+    from sfumato.budget import open_ledger
+
+    settings = read(config)
+    with open_ledger(settings.ledger, settings.folder) as ledger:
+        yield settings, ledger
+
+
+def _analyst(config: Config, name: str) -> str:
+    if name not in config.analysts:
+        raise NotFound(f"there is no analyst {name[:60]!r}{nearest(name, config.analysts)}")
+    return name
+
+
+def _account(config: Config, name: str) -> Account:
+    """The account of this full name, or an analyst's own."""
+    from sfumato.budget import accounts_of, all_accounts
+
+    accounts = all_accounts(config)
+    if name in accounts:
+        return accounts[name]
+    if name in config.analysts:
+        return accounts_of(config, name)[0]
+    known = [*config.analysts, *accounts]
+    raise NotFound(f"there is no account {name[:60]!r}{nearest(name, known) or '; there is ' + ', '.join(known)}")
+
+
+def _report(config: Config, ledger: Ledger, analyst: str) -> BudgetReport:
+    from sfumato.budget import accounts_of, table_account
+    from sfumato.records import BudgetReport
+
+    capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
+    standings = ledger.left([*accounts_of(config, analyst), *capped], now())
+    mode = config.budgets[config.analysts[analyst].budget].mode
+    return BudgetReport(analyst, mode, standings[0].resets, standings)
+
+
+def _distrust(ledger: Ledger) -> LedgerFailed | None:
+    """Why the ledger refuses to go on from where it is, if that is something to recover from."""
+    from sfumato.budget.ledger import NO_FENCE, OLD_COPY
+
+    try:
+        ledger.holds()
+    except LedgerFailed as error:
+        if str(error) in (NO_FENCE, OLD_COPY):
+            return error
+        raise
+    return None
+
+
+def _confirm(why: LedgerFailed) -> None:
+    if not telling.on_a_terminal():
+        raise InvalidArgument("--yes", "is needed where nobody can be asked: what is recovered counts as spent")
+    click.echo(f"{str(why).partition('. ')[0].capitalize()}.", err=True)
+    if not click.confirm("Count what may be lost as spent, and go on with this ledger?", err=True):
+        raise why
+
+
+def _recovered(row: Row) -> dict[str, Any]:
+    return {
+        "at": row.at,
+        "kind": row.kind,
+        "account": row.account,
+        "period": row.period,
+        "digest": row.digest,
+        "charge": row.spent.to_dict(),
+    }
+
+
+def _recovery(rows: list[Row], *, recovered: bool) -> RenderableType:
+    from rich.console import Group
+
+    if not recovered:
+        return paragraphs("Nothing to recover: the ledger is where its fence says it should be.")
+    told = [_movement(row) for row in rows] or ["nobody had spent anything that this copy does not know of"]
+    return Group(paragraphs("Recovered:"), "", items(told), "", paragraphs("Now run: sfumato budget verify"))
+
+
+def _movement(row: Row) -> str:
+    period = f" in the period from {row.period}" if row.period else ""
+    if row.kind == "keep":
+        return f"{row.account}: a question without its answer was closed at its worst case, {row.spent}{period}"
+    return f"{row.account}: {row.spent} more count as spent{period}"

@@ -1,0 +1,320 @@
+"""`sfumato policy explain`: what a configuration promises to one person, in numbers and in words.
+
+Pure: everything follows from the file. Epsilons are rounded up, so that what is shown holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.accounting import Charge, epsilon
+from sfumato.accounting.composition import approximate_zcdp_epsilon
+from sfumato.budget import Account, accounts_of, all_accounts
+from sfumato.config import Budget, Config
+from sfumato.mechanisms import KnownLaplace, Mechanism, UnknownGaussian, UnknownGumbel, UnknownLaplace
+from sfumato.query.policy import Prices
+
+LEAST_DELTA = Fraction(1, 10**9)
+PERIODS = {"daily": "a day", "weekly": "a week", "monthly": "a month", "never": "in all"}
+A_YEAR = {"daily": 366, "weekly": 53, "monthly": 12}
+ALL = "all of it"
+LITTLE = 3  # from here on a bet at 50:50 can be won 19 times in 20
+
+TRACKED = "no bound at all: this budget is tracked and never refuses"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """(epsilon, delta)-DP for one person, at a charge; an `epsilon` of None is no bound.
+
+    A bet at 50:50 on whether one person is in the data is won with a probability of at most `wins`,
+    (e^epsilon + delta) / (1 + e^epsilon), whatever else whoever bets knows.
+    """
+
+    words: str
+    charge: Charge | None
+    epsilon: float | None
+    delta: Fraction | None
+
+    @property
+    def wins(self) -> float:
+        """Rounded up to a hundredth of a percent."""
+        if self.epsilon is None or self.delta is None:
+            return 1.0
+        chance = 1 - (1 - float(self.delta)) / (1 + math.exp(min(self.epsilon, 700)))
+        return min(_up(chance, 10_000), 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "what": self.words,
+            "charge": None if self.charge is None else self.charge.to_dict(),
+            "epsilon": self.epsilon,
+            "delta": None if self.delta is None else float(self.delta),
+            "wins": self.wins,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one account lets through. `bounds` begin with one question and end with all of it."""
+
+    account: Account
+    bounds: tuple[Bound, ...]
+
+    @property
+    def tracked(self) -> bool:
+        return self.account.budget.mode == "track"
+
+    @property
+    def whole(self) -> Bound:
+        return next(bound for bound in self.bounds if bound.words == ALL)
+
+    def to_dict(self) -> dict[str, Any]:
+        budget = self.account.budget
+        return {
+            "account": self.account.name,
+            "mode": budget.mode,
+            "resets": budget.resets,
+            "limit": budget.cap.to_dict(),
+            "epsilon_per": str(budget.prices.epsilon_per),
+            "delta_per": str(budget.prices.delta_per),
+            "guarantee": None if self.tracked else self.whole.to_dict(),
+            "bounds": [bound.to_dict() for bound in self.bounds],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Every account's promise, and what all analysts together could learn. None: nothing bounds it."""
+
+    promises: tuple[Promise, ...]
+    analysts: tuple[str, ...]
+    together: Bound | None
+    uncapped: tuple[str, ...]
+    guaranteed: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "accounts": [promise.to_dict() for promise in self.promises],
+            "together": {
+                "analysts": list(self.analysts),
+                "guarantee": None if self.together is None else self.together.to_dict(),
+            },
+            "tables_without_a_cap": list(self.uncapped),
+            "not_bounded": list(not_bounded(self)),
+        }
+
+
+def explain(config: Config, analyst: str | None = None) -> Explanation:
+    """The promises of a configuration; with an analyst, those of the accounts that her questions debit."""
+    accounts = all_accounts(config)
+    if analyst is not None:
+        own = {account.name for account in accounts_of(config, analyst)}
+        accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
+    uncapped = tuple(name for name, table in config.tables.items() if not table.cap)
+    promises = tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values())
+    return Explanation(promises, tuple(config.analysts), _together(config), uncapped, tuple(_guaranteed(config)))
+
+
+def _guaranteed(config: Config) -> Iterator[str]:
+    """Columns whose bound no query enforces."""
+    for name, table in config.tables.items():
+        yield from (f"{name}.{column}" for column, settings in table.columns.items() if settings.guaranteed)
+
+
+def _bounds(account: Account) -> Iterator[Bound]:
+    """One question, a tenth of the budget, all of it, and a year of that."""
+    budget = account.budget
+    cap = budget.cap
+    # Where nothing is refused, there is a question with a call whatever the limit says.
+    delta = _delta((max(cap.calls, Fraction(1)) if budget.mode == "track" else cap.calls) * budget.prices.delta_per)
+    # Which noise counts get is the asker's to say: for a shared account, the one that promises less.
+    prices = replace(budget.prices, count_noise="gaussian") if account.shared else budget.prices
+    for words, mechanism, pure in _questions(prices):
+        if mechanism.reserve <= cap or budget.mode == "track":
+            yield _bound(words, mechanism.reserve, budget.prices, delta, pure)
+    if budget.mode == "track":
+        return
+    yield _bound("a tenth of the budget", Charge(cap.information / 10, cap.calls / 10), budget.prices, delta)
+    yield _bound(ALL, cap, budget.prices, delta)
+    if times := A_YEAR.get(budget.resets):
+        year = Charge(cap.information * times, cap.calls * times)
+        yield _bound("a year of it", year, budget.prices, _delta(year.calls * budget.prices.delta_per))
+
+
+def _questions(prices: Prices) -> Iterator[tuple[str, Mechanism, Fraction | None]]:
+    """Typical questions, and the epsilon of each that is pure but for the delta of its call, where there is one."""
+    common: dict[str, Any] = {"epsilon": prices.epsilon_per, "delta": prices.delta_per}
+    laplace = prices.count_noise == "laplace"
+    total = KnownLaplace.of(epsilon=prices.epsilon_per, max_groups=1)
+    histogram = (UnknownLaplace if laplace else UnknownGaussian).of(max_groups=1, **common)
+    ranking = UnknownGumbel.of(k=10, count_noise=prices.count_noise, **common)
+    yield "one total", total, prices.epsilon_per / 2
+    yield "one histogram", histogram, prices.epsilon_per / 2 if laplace else None
+    yield "one list of ten", ranking, ranking.reserve.information * prices.epsilon_per if laplace else None
+
+
+def _bound(words: str, charge: Charge, prices: Prices, delta: Fraction | None, pure: Fraction | None = None) -> Bound:
+    if delta is None:
+        return Bound(words, charge, None, None)
+    tight = epsilon(charge.information, charge.calls, prices.epsilon_per, prices.delta_per, delta)
+    least = Fraction(tight) if pure is None else min(Fraction(tight), pure)
+    return Bound(words, charge, _up(least, 100), delta)
+
+
+def _delta(spent: Fraction) -> Fraction | None:
+    """The smallest power of ten that is at least 1e-9 and ten times what the calls take; None if that is 1 or more."""
+    delta = LEAST_DELTA
+    while delta < 10 * spent:
+        delta *= 10
+    return delta if delta < 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Budgets added up, whatever their units mean: rho of zCDP, and the delta of the calls."""
+
+    rho: Fraction = Fraction(0)
+    approximation: Fraction = Fraction(0)
+
+    def __add__(self, other: _Sum) -> _Sum:
+        return _Sum(self.rho + other.rho, self.approximation + other.approximation)
+
+    @classmethod
+    def of(cls, budget: Budget) -> _Sum | None:
+        """None for a budget that bounds nothing."""
+        prices, cap = budget.prices, budget.cap
+        if budget.mode == "track":
+            return None
+        return cls(cap.information * prices.epsilon_per**2 / 8, cap.calls * prices.delta_per)
+
+    def bound(self, words: str) -> Bound:
+        delta = _delta(self.approximation)
+        if delta is None:
+            return Bound(words, None, None, None)
+        return Bound(words, None, _up(approximate_zcdp_epsilon(self.rho, self.approximation, delta), 100), delta)
+
+
+def _together(config: Config) -> Bound | None:
+    """The least of what the analysts' accounts bound and what the tables' caps bound, over all analysts and tables."""
+    groups: dict[tuple[str, str], list[Budget]] = {}
+    for name, analyst in config.analysts.items():
+        group = (analyst.organisation, "") if analyst.organisation else ("", name)
+        groups.setdefault(group, []).append(config.budgets[analyst.budget])
+    people = [_least(members, config, organisation) for (organisation, _), members in groups.items()]
+    caps = [None if table.cap is None else _Sum.of(config.budgets[table.cap]) for table in config.tables.values()]
+    sums = [_added(people), _added(caps) if caps else None]
+    bounds = [total.bound("all analysts together") for total in sums if total is not None]
+    found = [bound for bound in bounds if bound.epsilon is not None]
+    return min(found, key=lambda bound: bound.epsilon or 0, default=None)
+
+
+def _least(members: Sequence[Budget], config: Config, organisation: str) -> _Sum | None:
+    """What one organisation, or one analyst who is in none, can learn in a period."""
+    apart = _added([_Sum.of(budget) for budget in members])
+    shared = config.budgets[config.organisations[organisation]] if organisation else None
+    capped = None if shared is None else _Sum.of(shared)
+    if shared is None or capped is None:
+        return apart
+    # Sums over different periods cannot be compared: then the shared budget, which all of them pay from, speaks.
+    alike = all(budget.resets == shared.resets for budget in members)
+    if apart is not None and alike and apart.rho <= capped.rho and apart.approximation <= capped.approximation:
+        return apart
+    return capped
+
+
+def _added(parts: Sequence[_Sum | None]) -> _Sum | None:
+    total = _Sum()
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def in_words(promise: Promise) -> str:
+    """What an account promises, in a few sentences."""
+    budget = promise.account.budget
+    if promise.tracked:
+        return (
+            f"{_who(promise)} has {TRACKED}. The limit of {_amount(budget)} is only counted against. "
+            "One question alone still has its bound, but nothing limits how many are asked."
+        )
+    whole = promise.whole
+    if whole.epsilon is None:
+        return (
+            f"{_who(promise)} may spend {_amount(budget)}: so many calls that their deltas add up to no bound at all."
+        )
+    return (
+        f"{_who(promise)} may spend {_amount(budget)}. Whatever is asked with all of it, the answers are "
+        f"(epsilon, delta)-differentially private for one person, with epsilon {whole.epsilon:.2f} and delta "
+        f"{float(whole.delta or 0):.0e}. {_bet(whole)}"
+    )
+
+
+def _bet(whole: Bound) -> str:
+    bets = "Somebody who bets 50:50 on whether one person is in the data"
+    if (whole.epsilon or 0) < LITTLE:
+        return (
+            f"{bets} wins with at most {percent(whole.wins)}, whatever else they know; without any answer, with 50 %."
+        )
+    return (
+        f"{bets} may win with up to {percent(whole.wins)}. So this worst case, all of the budget turned against one "
+        "person by somebody who knows everybody else, promises little by itself; a few answers promise much more:"
+    )
+
+
+def percent(chance: float) -> str:
+    return f"{100 * chance:.2f} %"
+
+
+def _who(promise: Promise) -> str:
+    kind, _, name = promise.account.name.partition(":")
+    return {
+        "analyst": name,
+        "organisation": f"The organisation {name}, all of its analysts together,",
+        "table": f"The table {name}: everybody who asks about it, together,",
+    }[kind]
+
+
+def _amount(budget: Budget) -> str:
+    return f"{budget.cap} {PERIODS[budget.resets]}"
+
+
+def not_bounded(explained: Explanation) -> Iterator[str]:
+    """What the numbers do not cover, a sentence or two for each."""
+    if any(promise.account.budget.resets != "never" for promise in explained.promises):
+        yield "Periods add up. Every reset is a new budget about the same people; see the year in the table."
+    yield from _colluding(explained)
+    yield "Grants add to a budget for one period and are not in this file; see: sfumato budget show."
+    yield (
+        "The policy itself is public: the lists of values, the bounds, the versions and the names in the file. "
+        "What was copied into it from the rows is not protected."
+    )
+    if explained.guaranteed:
+        yield f"Bounds that the file calls guaranteed are taken at their word: {', '.join(explained.guaranteed)}."
+    yield "Several people at once: a household of k, all alike, has k times the epsilon, and a larger delta."
+
+
+def _colluding(explained: Explanation) -> Iterator[str]:
+    if len(explained.analysts) < 2:
+        return
+    where = f" Tables without a cap: {', '.join(explained.uncapped)}." if explained.uncapped else ""
+    bound = explained.together
+    if bound is None:
+        yield f"Analysts who share what they saw: nothing bounds what all of them learn together.{where}"
+        return
+    yield (
+        "Analysts who share what they saw add up, unless they have an organisation in common or the table has a cap. "
+        f"All {len(explained.analysts)} together: epsilon {bound.epsilon:.2f} at delta {float(bound.delta or 0):.0e}, "
+        f"in one period of each; a bet at 50:50 is won with at most {percent(bound.wins)}.{where}"
+    )
+
+
+def _up(value: float | Fraction, steps: int) -> float:
+    """Rounded up to the next of `steps` in one, exactly."""
+    return math.ceil(Fraction(value) * steps) / steps

@@ -1,0 +1,616 @@
+"""The path of an answer, end to end, through `Session`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import duckdb
+import pytest
+from worlds import NOW, World, lasting, new_world, spent, standing
+
+import sfumato as sf
+from sfumato.accounting import NOTHING, Charge
+from sfumato.budget import accounts_of
+from sfumato.engines.base import COULD_NOT_ANSWER
+from sfumato.errors import (
+    BudgetExhausted,
+    EngineFailed,
+    Failed,
+    InvalidArgument,
+    LedgerFailed,
+    NotFound,
+    NotSupported,
+    Refused,
+)
+from sfumato.query.request import Histogram, TopK, Total
+from sfumato.session import Session
+
+ARTICLES = TopK("engagements", "article", "members", k=5)
+REGION = Histogram("engagements", "region", "members")
+
+
+class Engine:
+    """Stands in for a table's engine: does what it is told, and knows whether it was asked."""
+
+    def __init__(self, does: Callable[[], Any]) -> None:
+        self.does, self.runs = does, 0
+
+    def run(self, query: object) -> Any:
+        self.runs += 1
+        return self.does()
+
+
+def with_engine(session: Session, engine: Any) -> None:
+    session._desk = dataclasses.replace(session._desk, engines={"engagements": engine})
+
+
+def raising(error: BaseException) -> Engine:
+    def do() -> None:
+        raise error
+
+    return Engine(do)
+
+
+def untouchable() -> Engine:
+    return raising(AssertionError("a row was read"))
+
+
+def reserved_by_a_failure(world: World, question: Any = ARTICLES, analyst: str = "anna") -> Charge:
+    """What a failing engine leaves reserved."""
+    with world.open() as session:
+        with_engine(session, raising(RuntimeError("out of memory")))
+        with pytest.raises(EngineFailed):
+            session.ask(question, analyst=analyst)
+        return session.budget(analyst).accounts[0].reserved
+
+
+# Every mechanism
+
+MECHANISMS = {
+    ("known_gaussian", "gaussian"): (REGION, Charge(1)),
+    ("known_laplace", "laplace"): (REGION, Charge(1)),
+    ("known_laplace", "gaussian"): (Total("engagements", "visits"), Charge(1)),
+    ("known_gumbel", "gaussian"): (TopK("engagements", "market", "members", k=2), Charge(4)),
+    ("known_gumbel", "laplace"): (TopK("engagements", "market", "members", k=2, counts=False), Charge(2)),
+    ("unknown_gaussian", "gaussian"): (Histogram("engagements", "job_title", "members"), Charge(1, 1)),
+    ("unknown_laplace", "laplace"): (Histogram("engagements", "job_title", "members"), Charge(1, 1)),
+    ("unknown_gumbel", "gaussian"): (ARTICLES, Charge(11, 1)),
+    ("unknown_gumbel", "laplace"): (ARTICLES, Charge(11, 1)),
+}
+EXACT = {
+    "members": "count(DISTINCT member_id)",
+    "visits": "sum(n)",
+}
+
+
+@pytest.mark.parametrize(("mechanism", "noise"), MECHANISMS, ids="-".join)
+def test_every_mechanism_answers_close_to_the_truth_for_its_price(world, mechanism, noise):
+    question, price = MECHANISMS[mechanism, noise]
+    world.write_config(count_noise=noise, calls=1, information=11)
+    with world.open() as session:
+        estimate = session.estimate(question, analyst="anna")
+        answer = session.ask(question, analyst="anna")
+        left = session.budget("anna").accounts[0].left
+    receipt = answer.receipt
+    assert (receipt.mechanism, receipt.unit, receipt.charge) == (mechanism, "member_id", price)
+    assert receipt.left == left == Charge(11, 1) - price
+    assert (receipt.resets.isoformat(), receipt.data_version, receipt.repeat) == ("2026-12-01", "value v1", False)
+    assert receipt.digest.startswith("sha256:")
+    assert (estimate.mechanism, estimate.worst, estimate.error95) == (mechanism, price, receipt.error95)
+    if answer.measure is None:
+        assert receipt.error95 == {}
+        assert list(answer.rows[0]) == ["market"]
+    else:
+        assert near_the_truth(world, answer)
+
+
+def near_the_truth(world: World, answer: sf.Answer) -> bool:
+    """Every count within ten of its 95 % errors: a correct build fails here less than once in 10^20 runs."""
+    *by, measure = answer.columns
+    with duckdb.connect(str(world.database), read_only=True) as connection:
+        grouped = f"SELECT {', '.join([*by, EXACT[measure]])} FROM engagements {'GROUP BY ALL' if by else ''}"
+        exact = {row[:-1]: row[-1] for row in connection.execute(grouped).fetchall()}
+    errors = [abs(row[measure] - exact[tuple(row[name] for name in by)]) for row in answer.rows]
+    return bool(errors) and max(errors) <= 10 * answer.receipt.error95[measure]
+
+
+def test_sql_json_and_python_are_doors_to_one_answer(world):
+    sql = "SELECT article, COUNT(DISTINCT member_id) FROM engagements GROUP BY article ORDER BY 2 DESC LIMIT 5"
+    serial = {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": 5}
+    with world.open() as session:
+        answers = [session.ask(question, analyst="anna") for question in (sql, {"sql": sql}, serial, ARTICLES)]
+    assert [answer.receipt.charge for answer in answers] == [Charge(11, 1), NOTHING, NOTHING, NOTHING]
+    assert [answer.receipt.repeat for answer in answers] == [False, True, True, True]
+    assert len({lasting(answer) for answer in answers}) == 1
+
+
+def test_sf_open_is_the_same_door(world):
+    with world.open() as session:
+        first = session.ask(ARTICLES, analyst="anna")
+    with sf.open(world.path) as session:
+        assert lasting(session.ask(ARTICLES, analyst="anna")) == lasting(first)
+
+
+# Asked again
+
+
+def test_a_repeat_is_free_and_the_same_bytes_whatever_the_rows_became(each_world):
+    with each_world.open() as session:
+        first = session.ask(ARTICLES, analyst="anna")
+        again = session.ask(ARTICLES, analyst="anna")
+    each_world.write_rows(seed=2, people=500)
+    with each_world.open() as session:
+        with_engine(session, untouchable())
+        later = session.ask(ARTICLES, analyst="anna")
+        assert session._ledger.verify() == []
+    assert lasting(first) == lasting(again) == lasting(later)
+    assert (again.receipt.charge, later.receipt.charge) == (NOTHING, NOTHING)
+    assert again.receipt.left == later.receipt.left == first.receipt.left
+
+
+def test_changed_rows_would_have_changed_the_answer(world):
+    """Or else the test above could not fail."""
+    with world.open() as session:
+        first = session.ask(ARTICLES, analyst="anna")
+    world.write_rows(seed=2, people=500)
+    (world.folder / "ledger.db").unlink()
+    world.fence.unlink()
+    with world.open() as session:
+        assert lasting(session.ask(ARTICLES, analyst="anna")) != lasting(first)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_longer_list_continues_the_stored_one_and_reads_no_row(each_world, counts):
+    short, long = (dataclasses.replace(ARTICLES, k=k, counts=counts) for k in (5, 10))
+    with each_world.open() as session:
+        first = session.ask(short, analyst="anna")
+    each_world.write_rows(seed=2, people=500)
+    with each_world.open() as session:
+        engine = untouchable()
+        with_engine(session, engine)
+        longer = session.ask(long, analyst="anna")
+        shorter = session.ask(dataclasses.replace(short, k=2), analyst="anna")
+    assert engine.runs == 0
+    assert longer.rows[:5] == first.rows
+    assert shorter.rows == first.rows[:2]
+    assert len(longer.rows) == 10
+    assert longer.receipt.charge == Charge(10 if counts else 5)
+    assert shorter.receipt.charge == NOTHING
+
+
+def test_counts_can_be_bought_later(world):
+    bare = dataclasses.replace(ARTICLES, counts=False)
+    with world.open() as session:
+        names = session.ask(bare, analyst="anna")
+        with_engine(session, untouchable())
+        counted = session.ask(ARTICLES, analyst="anna")
+        again = session.ask(bare, analyst="anna")
+    assert (names.receipt.charge, counted.receipt.charge, again.receipt.charge) == (Charge(6, 1), Charge(5), NOTHING)
+    assert [row["article"] for row in counted.rows] == [row["article"] for row in names.rows]
+
+
+def test_after_a_stop_there_is_nothing_to_pay(world):
+    world.write_rows(people=60)
+    with world.open() as session:
+        ended = session.ask(dataclasses.replace(ARTICLES, k=19), analyst="anna")
+        assert ended.stopped
+        assert ended.receipt.charge == Charge(2 * len(ended.rows) + 2, 1)
+        longer = session.ask(dataclasses.replace(ARTICLES, k=20), analyst="anna")
+        estimate = session.estimate(dataclasses.replace(ARTICLES, k=18), analyst="anna")
+    assert longer.rows == ended.rows
+    assert longer.receipt.charge == estimate.worst == NOTHING
+
+
+def test_a_new_version_is_new_noise_and_a_new_charge(world):
+    world.write_config(version='"daily"')
+    with world.open() as session:
+        first = [session.ask(question, analyst="anna") for question in (REGION, ARTICLES)]
+    with world.open(NOW + timedelta(days=1)) as session:
+        second = [session.ask(question, analyst="anna") for question in (REGION, ARTICLES)]
+        assert spent(session, "anna") == Charge(24, 2)
+    versions = [answer.receipt.data_version for answer in first + second]
+    assert versions == ["daily 2026-11-15"] * 2 + ["daily 2026-11-16"] * 2
+    assert len({answer.receipt.digest for answer in first + second}) == 4
+    assert [a.rows for a in first] != [a.rows for a in second]  # eight counts with an error of 8: once in 10^8
+
+
+def test_another_noise_key_is_another_answer_and_another_charge(world):
+    with world.open() as session:
+        first = [session.ask(question, analyst="anna") for question in (REGION, ARTICLES)]
+    world.write_key(8)
+    with world.open() as session:
+        second = [session.ask(question, analyst="anna") for question in (REGION, ARTICLES)]
+        assert spent(session, "anna") == Charge(24, 2)
+    assert len({answer.receipt.digest for answer in first + second}) == 4
+    assert [a.rows for a in first] != [a.rows for a in second]  # eight counts with an error of 8: once in 10^8
+
+
+# Who pays
+
+
+def test_everybody_pays_for_herself_and_the_shared_accounts_pay_once(world):
+    world.write_config(cap=True)
+    with world.open() as session:
+        answers = {name: session.ask(ARTICLES, analyst=name) for name in ("anna", "ben", "olga")}
+        assert {name: answer.receipt.charge for name, answer in answers.items()} == dict.fromkeys(
+            answers, Charge(11, 1)
+        )
+        assert standing(session, "organisation:acme").spent == Charge(11, 1)
+        assert standing(session, "table:engagements").spent == Charge(11, 1)
+        longer = session.ask(dataclasses.replace(ARTICLES, k=8), analyst="olga")
+        assert longer.receipt.charge == Charge(6)
+        assert standing(session, "organisation:acme").spent == Charge(11, 1)
+        assert standing(session, "table:engagements").spent == Charge(17, 1)
+        assert {row.account for row in session.charges("olga").rows} == {"analyst:olga", "table:engagements"}
+        assert session._ledger.verify() == []
+    assert len({json.dumps(answer.rows) for answer in answers.values()}) == 1
+
+
+def test_a_shared_account_keeps_the_worst_case(world):
+    world.write_rows(people=60)
+    with world.open() as session:
+        answer = session.ask(dataclasses.replace(ARTICLES, k=20), analyst="anna")
+        assert answer.stopped
+        assert standing(session, "analyst:anna").spent == answer.receipt.charge < Charge(41, 1)
+        assert standing(session, "organisation:acme").spent == Charge(41, 1)
+
+
+def test_a_shared_account_refuses_for_all_of_its_members(world):
+    world.write_config(shared=(11, 1))
+    with world.open() as session:
+        session.ask(ARTICLES, analyst="anna")
+        before = world.tables()
+        with pytest.raises(BudgetExhausted) as refusal:
+            session.ask(REGION, analyst="ben")
+        assert (refusal.value.account, refusal.value.left) == ("organisation:acme", NOTHING)
+        assert world.tables() == before
+        assert session.ask(ARTICLES, analyst="ben").receipt.charge == Charge(11, 1)
+        assert session.ask(REGION, analyst="olga").receipt.charge == Charge(1)
+
+
+def test_a_tracked_budget_answers_below_zero_and_says_so(world):
+    world.write_config(mode="track", information=5, calls=0)
+    with world.open() as session:
+        answer = session.ask(ARTICLES, analyst="anna")
+    assert answer.receipt.left == Charge(-6, -1)
+    assert any("may be below zero" in note for note in answer.notes)
+
+
+def test_nobody_we_do_not_know_is_answered(world):
+    with world.open() as session:
+        before = world.tables()
+        for call in (session.ask, session.estimate):
+            with pytest.raises(NotFound):
+                call(ARTICLES, analyst="nobody")
+        for look in (session.budget, session.charges):
+            with pytest.raises(NotFound):
+                look("nobody")
+        assert world.tables() == before
+
+
+# Refusals
+
+
+def sql_tests() -> ModuleType:
+    path = Path(__file__).parents[1] / "query" / "test_sql.py"
+    spec = importlib.util.spec_from_file_location("refused_sql", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+BAD = [
+    {},
+    {"type": "median"},
+    {"type": "top_k", "table": "engagements", "by": "article"},
+    {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": 0},
+    {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": 21},
+    {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": True},
+    {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "counts": "no"},
+    {"type": "top_k", "table": "engagements", "by": "member_id", "measure": "members"},
+    {"type": "histogram", "table": "engagements", "by": [], "measure": "members"},
+    {"type": "histogram", "table": "engagements", "by": ["region", "region"], "measure": "members"},
+    {"type": "histogram", "table": "nothing", "by": "region", "measure": "members"},
+    {"type": "total", "table": "engagements", "measure": "salary"},
+    {"type": "total", "table": "engagements", "measure": "members", "where": {"member_id": 1}},
+    {"type": "total", "table": "engagements", "measure": "members", "where": {"day": "yesterday"}},
+    {"type": "total", "table": "engagements", "measure": "members", "where": {"n": {"near": 3}}},
+    {"sql": "SELECT 1", "k": 3},
+]
+
+
+def test_a_hundred_refused_questions_leave_no_trace(each_world):
+    questions = [*sql_tests().REFUSED, *BAD]
+    assert len(questions) > 100
+    with each_world.open() as session:
+        session.ask(REGION, analyst="anna")
+        before = each_world.tables()
+        with_engine(session, untouchable())
+        for question in questions:
+            with pytest.raises(Refused):
+                session.ask(question, analyst="anna")
+        assert each_world.tables() == before
+
+
+def test_a_refusal_for_want_of_budget_leaves_no_trace(each_world):
+    each_world.write_config(information=30, calls=3)
+    with each_world.open() as session:
+        before = each_world.tables()
+        with_engine(session, untouchable())
+        with pytest.raises(BudgetExhausted):
+            session.ask(dataclasses.replace(ARTICLES, k=20), analyst="anna")
+        assert each_world.tables() == before
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_refusal_names_the_longest_list_that_fits(world, counts):
+    world.write_config(information=14, calls=1)
+    with world.open() as session:
+        with pytest.raises(BudgetExhausted) as refusal:
+            session.ask(dataclasses.replace(ARTICLES, k=20, counts=counts), analyst="anna")
+        longest = refusal.value.longest
+        assert longest == (6 if counts else 13)
+        with pytest.raises(BudgetExhausted):
+            session.ask(dataclasses.replace(ARTICLES, k=longest + 1, counts=counts), analyst="anna")
+        answer = session.ask(dataclasses.replace(ARTICLES, k=longest, counts=counts), analyst="anna")
+        assert len(answer.rows) == longest
+
+
+def test_the_longest_list_counts_what_is_paid_already(world):
+    """Eleven units bought five rows; the four that are left buy two more, and no further call."""
+    world.write_config(information=15, calls=1)
+    with world.open() as session:
+        session.ask(ARTICLES, analyst="anna")
+        with pytest.raises(BudgetExhausted) as refusal:
+            session.ask(dataclasses.replace(ARTICLES, k=20), analyst="anna")
+        assert len(session.ask(dataclasses.replace(ARTICLES, k=7), analyst="anna").rows) == 7
+    assert refusal.value.longest == 7
+
+
+def test_the_longest_list_fits_every_account(world):
+    world.write_config(information=30, calls=3, shared=(20, 3))
+    with world.open() as session:
+        with pytest.raises(BudgetExhausted) as refusal:
+            session.ask(dataclasses.replace(ARTICLES, k=20), analyst="anna")
+        assert session.ask(dataclasses.replace(ARTICLES, k=refusal.value.longest), analyst="anna").rows
+
+
+# Estimates
+
+
+def test_an_estimate_is_free_and_the_same_whatever_the_rows_are(world):
+    questions = [question for question, _ in MECHANISMS.values()]
+    with world.open() as session:
+        before = world.tables()
+        with_engine(session, untouchable())
+        first = [session.estimate(question, analyst="anna").to_dict() for question in questions]
+        assert world.tables() == before
+    world.write_rows(seed=2, people=70)
+    with world.open() as session:
+        assert [session.estimate(question, analyst="anna").to_dict() for question in questions] == first
+
+
+@pytest.mark.parametrize("question", [question for question, _ in MECHANISMS.values()])
+def test_an_estimates_worst_case_is_what_is_reserved(world, question):
+    with world.open() as session:
+        worst = session.estimate(question, analyst="anna").worst
+    assert reserved_by_a_failure(world, question) == worst
+
+
+# Failures
+
+
+def garbage() -> Iterator[Engine]:
+    """Engines that fail before, while and after delivering rows, each with a secret in its mouth."""
+    quoted = "emea"
+    yield raising(EngineFailed(COULD_NOT_ANSWER))
+    yield raising(RuntimeError(quoted))
+    yield raising(MemoryError(quoted))
+    yield raising(InvalidArgument("rows", quoted))
+    for rows in ([(quoted, "many")], [(quoted, -1)], [(quoted,)], [(quoted, quoted, 1), (quoted, 3)], [(3, 1.5)], None):
+        yield Engine(lambda rows=rows: rows)
+
+
+def chained(error: BaseException) -> bool:
+    return error.__cause__ is not None or error.__context__ is not None
+
+
+@pytest.mark.parametrize("place", range(10))
+@pytest.mark.parametrize("question", [ARTICLES, REGION], ids=["unknown", "known"])
+def test_whatever_fails_after_the_reserve_is_told_in_the_same_words(world, question, place):
+    engine = list(garbage())[place]
+    with world.open() as session:
+        with_engine(session, engine)
+        with pytest.raises(EngineFailed) as failure:
+            session.ask(question, analyst="anna")
+        worst = Charge(11, 1) if question is ARTICLES else Charge(1)
+        found = standing(session, "analyst:anna")
+    assert engine.runs == 1
+    assert str(failure.value) == COULD_NOT_ANSWER
+    assert not chained(failure.value)
+    assert (found.reserved, found.spent, found.left) == (worst, NOTHING, found.limit - worst)
+
+
+def test_a_failure_keeps_no_exact_row_within_reach(world):
+    """Error reporters print the local variables of every frame of a traceback."""
+    with world.open() as session:
+        with_engine(session, Engine(lambda: [("secret-article", 4711), ("secret-article", "x")]))
+        with pytest.raises(EngineFailed) as failure:
+            session.ask(ARTICLES, analyst="anna")
+    frames = [
+        entry.frame for entry in failure.traceback if "sfumato" in str(entry.path) and "tests" not in str(entry.path)
+    ]
+    shown = [repr(value) for frame in frames for value in frame.f_locals.values()]
+    assert shown
+    assert not any("secret-article" in text for text in shown)
+
+
+def test_no_frame_prints_the_noise_key(world):
+    with world.open() as session:
+        assert repr(bytes([7]) * 32) not in repr(session._desk)
+
+
+def test_a_failed_request_answers_later_without_a_second_charge(each_world):
+    assert reserved_by_a_failure(each_world) == Charge(11, 1)
+    with each_world.open() as session:  # which finishes it
+        found = standing(session, "analyst:anna")
+        assert (found.reserved, found.spent) == (NOTHING, Charge(11, 1))
+        with_engine(session, untouchable())
+        answer = session.ask(ARTICLES, analyst="anna")
+        assert (answer.receipt.charge, answer.receipt.repeat) == (NOTHING, True)
+        assert standing(session, "organisation:acme").spent == Charge(11, 1)
+        assert [row.state for row in session.charges("anna").rows] == ["settled", "settled"]
+        assert session._ledger.verify() == []
+
+
+def test_the_same_session_may_ask_again_after_a_failure(each_world):
+    with each_world.open() as session:
+        engines = session._desk.engines
+        with_engine(session, raising(RuntimeError()))
+        for _ in range(3):
+            with pytest.raises(EngineFailed):
+                session.ask(ARTICLES, analyst="anna")
+        assert standing(session, "analyst:anna").reserved == Charge(11, 1)
+        session._desk = dataclasses.replace(session._desk, engines=engines)
+        answer = session.ask(ARTICLES, analyst="anna")
+        found = standing(session, "analyst:anna")
+    assert len(answer.rows) == 5
+    assert (found.reserved, found.spent, answer.receipt.charge) == (NOTHING, Charge(11, 1), Charge(11, 1))
+
+
+def test_a_failed_engine_does_not_stop_a_session_from_opening(world, monkeypatch):
+    reserved_by_a_failure(world)
+    monkeypatch.setattr("sfumato.engines.duckdb.DuckDBEngine.run", lambda self, query: 1 / 0)
+    with world.open() as session:
+        assert standing(session, "analyst:anna").reserved == Charge(11, 1)
+        assert [row.state for row in session.charges("anna").rows] == ["reserved", "reserved"]
+    monkeypatch.undo()
+    with world.open() as session:
+        assert standing(session, "analyst:anna").spent == Charge(11, 1)
+
+
+def changed_key(world: World) -> None:
+    world.write_key(8)
+
+
+def changed_policy(world: World) -> None:
+    world.write_config(max_k=19)
+
+
+def without_the_analyst(world: World) -> None:
+    world.write_config(analysts="ben")
+
+
+@pytest.mark.parametrize("change", [changed_key, changed_policy, without_the_analyst])
+def test_a_reservation_that_means_nothing_any_more_is_spent_without_an_answer(each_world, change):
+    assert reserved_by_a_failure(each_world, dataclasses.replace(ARTICLES, k=15)) == Charge(31, 1)
+    change(each_world)
+    with each_world.open() as session:
+        assert session._ledger.holds() == []
+        assert standing(session, "organisation:acme", "ben").spent == Charge(31, 1)
+        assert session._ledger.verify() == []
+    each_world.write_config(max_k=19)
+    with each_world.open() as session:
+        assert standing(session, "analyst:anna").spent == Charge(31, 1)
+        assert [row.state for row in session.charges("anna").rows] == ["kept", "kept"]
+        answer = session.ask(ARTICLES, analyst="anna")
+        assert answer.receipt.charge == Charge(11, 1)
+    assert not each_world.tables()["holds"]
+
+
+def test_a_longer_max_k_keeps_the_stored_answers_and_gives_longer_ones(world):
+    """A histogram of three regions, of which two may be shown; then all three."""
+    world.write_config(max_k=2)
+    with world.open() as session:
+        first = session.ask(REGION, analyst="anna")
+    world.write_config(max_k=20)
+    with world.open() as session:
+        assert len(session.ask(REGION, analyst="anna").rows) == 3
+    assert len(first.rows) == 2
+
+
+def test_no_stored_answer_leaves_before_the_fence_has_seen_it(world, monkeypatch):
+    """The power fails between the transaction and the fence; then the answer is fetched by its digest."""
+    world.open().close()
+    copy = (world.folder / "ledger.db").read_bytes()
+    with world.open() as session:
+        monkeypatch.setattr(session._ledger.fence, "advance", lambda mark: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            session.ask(ARTICLES, analyst="anna")
+    with world.open() as session:
+        digest = session.charges("anna").rows[0].digest
+        left = session._ledger.answer(accounts_of(session.config, "anna"), digest, NOW)
+    assert left is not None
+    (world.folder / "ledger.db").write_bytes(copy)
+    with pytest.raises(LedgerFailed):
+        world.open()
+
+
+# Threads
+
+
+def test_sixteen_threads_on_one_session(each_world):
+    """All ask for the same list, for one of four others, and for one of their own."""
+    names = ("anna", "ben", "olga")
+    with each_world.open() as session, ThreadPoolExecutor(16) as pool:
+        start = threading.Barrier(16)
+
+        def ask(number: int) -> list[tuple[str, str, str, Charge]]:
+            start.wait()
+            analyst = names[number % 3]
+            questions = [
+                ARTICLES,
+                dataclasses.replace(ARTICLES, k=6 + number % 4),
+                Total("engagements", "members", {"n": {"ge": number}}),
+                REGION,
+            ]
+            answers = [session.ask(question, analyst=analyst) for question in questions]
+            return [(analyst, a.receipt.digest, lasting(a), a.receipt.charge) for a in answers]
+
+        found = [answer for answers in pool.map(ask, range(16)) for answer in answers]
+        assert len({(digest, text) for _, digest, text, _ in found}) == len({digest for _, digest, _, _ in found})
+        for name in names:
+            totals = len({number for number in range(16) if names[number % 3] == name})
+            longest = max(6 + number % 4 for number in range(16) if names[number % 3] == name)
+            owed = Charge(2 * longest + 1 + 1 + totals, 1)
+            charged = sum((charge for analyst, _, _, charge in found if analyst == name), NOTHING)
+            assert spent(session, name) == owed == charged
+        assert standing(session, "organisation:acme").reserved == NOTHING
+        assert session._ledger.verify() == []
+    assert len(each_world.tables()["atoms"]) == 18
+
+
+def test_a_closed_session_refuses(world):
+    session = world.open()
+    session.close()
+    session.close()
+    with pytest.raises(Failed):
+        session.ask(ARTICLES, analyst="anna")
+
+
+def test_a_question_that_is_no_question_is_refused(world):
+    with world.open() as session:
+        before = world.tables()
+        for question in (None, 3, ["SELECT 1"], object()):
+            with pytest.raises(NotSupported):
+                session.ask(question, analyst="anna")
+        assert world.tables() == before
+
+
+def test_a_world_is_the_same_for_the_same_seed(tmp_path):
+    worlds = [new_world(tmp_path / name) for name in "ab"]
+    rows = []
+    for world in worlds:
+        with duckdb.connect(str(world.database), read_only=True) as connection:
+            rows.append(connection.execute("SELECT * FROM engagements ORDER BY ALL").fetchall())
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 9000

@@ -1,0 +1,309 @@
+"""`sfumato init`: what it writes can be asked at once, and holds nothing of the data but names and types."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from sfumato import init
+from sfumato.cli import main
+from sfumato.config import read_config
+from sfumato.errors import EngineFailed, InvalidArgument
+from sfumato.init import Source, start
+from sfumato.session import Session
+
+HOSTILE = [
+    *("with space", 'a "quote"', "an 'apostrophe'", "back\\slash", "new\nline", "tab\t", "x = 1", "[section]", "# no"),
+    *("a.b", "ünïcode 😀", "\u202eevil", "\x7f", "\x1b[2J", "order", "group", "select", "true", "null", "1", "{brace}"),
+    *('"""', "'''", "%s", "count", "date", "members", "people", "$(reboot)", "`reboot`", "--json"),
+]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SFUMATO_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def write(target: str, columns: str = "'red' AS colour, 7 AS size, DATE '2026-11-15' AS day") -> None:
+    """Two thousand rows of five hundred people, into a file or as a table of a database."""
+    rows = f"SELECT range % 500 AS person, {columns} FROM range(2000)"
+    with duckdb.connect("shop.duckdb" if "." not in target else ":memory:") as connection:
+        if "." not in target:
+            connection.execute(f"CREATE TABLE {target} AS {rows}")
+        else:
+            options = " (DELIMITER '\t')" if target.endswith(".tsv") else ""
+            connection.execute(f"COPY ({rows}) TO '{target}'{options}")
+
+
+def asked(started: dict[str, Any]) -> Any:
+    """The answer to the question that `init` proposes, asked word by word."""
+    result = invoke(*started["ask"][1:], "--json")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return json.loads(result.stdout)
+
+
+def started(*arguments: str) -> dict[str, Any]:
+    result = invoke("init", *arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return json.loads(result.stdout)
+
+
+class TestAskedAtOnce:
+    @pytest.mark.parametrize(
+        ("target", "arguments"),
+        [
+            ("orders.parquet", ("--source", "orders.parquet")),
+            ("orders.csv", ("--source", "orders.csv")),
+            ("orders.csv.gz", ("--source", "orders.csv.gz")),
+            ("orders.tsv", ("--source", "orders.tsv")),
+            ("orders.parquet", ("--source", "ord*.parquet", "--table", "orders")),
+            ("orders", ("--source", "orders", "--database", "shop.duckdb")),
+        ],
+        ids=["parquet", "csv", "csv.gz", "tsv", "glob", "duckdb"],
+    )
+    def test_every_kind_of_source(self, target: str, arguments: tuple[str, ...]) -> None:
+        write(target)
+        made = started("shop", *arguments, "--unit", "person")
+        assert made["table"] == "orders"
+        assert made["columns"] == {"colour": "text", "size": "integer", "day": "date"}
+        answer = asked(made)
+        assert answer["receipt"]["unit"] == "person"
+        assert [row["colour"] for row in answer["rows"]] == ["red"]
+        assert invoke("policy", "check", "--config", made["config"]).exit_code == 0
+
+    def test_a_table_that_holds_people_only_can_be_counted(self) -> None:
+        with duckdb.connect() as connection:
+            connection.execute("COPY (SELECT range AS person FROM range(500)) TO 'people.parquet'")
+        made = started("shop", "--source", "people.parquet", "--unit", "person")
+        assert made["columns"] == {}
+        assert len(asked(made)["rows"]) == 1
+
+    def test_the_page_says_what_to_type_next_and_what_to_read(self) -> None:
+        write("orders.parquet", "'red' AS colour, [1] AS sizes")
+        result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "  sfumato ask --config shop/sfumato.toml --analyst anna 'SELECT colour, COUNT(" in result.stdout
+        assert "sfumato policy explain --config shop/sfumato.toml" in result.stdout
+        assert "sizes (its type cannot be asked about)" in result.stdout
+
+
+class TestHostileNames:
+    @pytest.mark.parametrize("name", HOSTILE)
+    def test_a_column_of_any_name_is_asked_about(self, name: str) -> None:
+        write("orders.parquet", f"'v' AS {quoted(name)}")
+        made = started("shop", "--source", "orders.parquet", "--unit", "person")
+        assert list(made["columns"]) == [name]
+        assert made["measure"] != name
+        assert [row[name] for row in asked(made)["rows"]] == ["v"]
+
+    def test_all_of_them_are_written_and_read_back(self) -> None:
+        write("orders.parquet", ", ".join(f"'v' AS {quoted(name)}" for name in HOSTILE))
+        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        text = Path("shop/sfumato.toml").read_text("utf-8")
+        config = read_config(text, Path("shop").resolve(), {})
+        assert list(config.tables["orders"].columns) == HOSTILE
+        assert not re.search(r"[^\n -~\u00a1-\uffff\U0001F600]|\u202e", text)
+        with Session("shop/sfumato.toml") as session:
+            assert [column["name"] for column in session.tables().rows[0].columns] == HOSTILE
+
+    @pytest.mark.parametrize("name", HOSTILE)
+    def test_a_unit_a_table_and_an_analyst_of_any_name(self, name: str) -> None:
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"COPY (SELECT range % 500 AS {quoted(name)}, 'v' AS colour FROM range(2000)) TO 'a.parquet'"
+            )
+        made = started("shop", "--source", "a.parquet", f"--unit={name}", f"--table={name}", f"--name={name.strip()}")
+        made["ask"][4:6] = [f"--analyst={name.strip()}"]
+        assert asked(made)["receipt"]["unit"] == name
+
+    @pytest.mark.parametrize("name", ["we [1].parquet", "ord*ers.parquet", "it's.parquet", "ü.parquet", "a;b.parquet"])
+    def test_a_file_of_any_name(self, name: str) -> None:
+        write("orders.parquet")
+        Path("orders.parquet").rename(name)
+        made = started("shop", "--source", name, "--unit", "person")
+        assert re.fullmatch(r"\w+", made["table"])
+        assert asked(made)["rows"]
+
+    @pytest.mark.parametrize("name", ["and", "Or", "NOT", "sfumato_x", "PERSON "])
+    def test_what_cannot_be_a_column_is_left_out_with_a_comment(self, name: str) -> None:
+        write(
+            "orders.parquet", f"'red' AS colour, 'v' AS {quoted(name)}, [1] AS {quoted('a list' + chr(10) + 'x = 1')}"
+        )
+        made = started("shop", "--source", "orders.parquet", "--unit", "person")
+        left_out = {"a list\nx = 1"} if name == "PERSON " else {name, "a list\nx = 1"}
+        assert made["left_out"].keys() == left_out
+        text = Path("shop/sfumato.toml").read_text("utf-8")
+        assert '# "a list\\u000Ax = 1" is left out: its type cannot be asked about.' in text
+        assert asked(made)["rows"]
+
+    def test_a_string_of_toml_is_read_back(self) -> None:
+        text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xE000, 0x1F600, 0xE0001]))
+        assert tomllib.loads(f"{init.bare(text)} = {init.quoted(text)}") == {text: text}
+        assert init.bare("plain_name-1") == "plain_name-1"
+        assert init.bare("") == '""'
+
+
+class TestTheFile:
+    def test_it_holds_names_and_types_and_no_value(self) -> None:
+        write("orders.parquet", "'crimson' AS colour, 987654 AS size, DATE '1999-01-31' AS day, TRUE AS vip")
+        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        text = Path("shop/sfumato.toml").read_text("utf-8")
+        assert not re.search("crimson|987654|1999", text)
+        [table] = tomllib.loads(text)["tables"].values()
+        assert all(column.keys() == {"type", "domain"} for column in table["columns"].values())
+        assert {column["domain"] for column in table["columns"].values()} == {"unknown"}
+
+    def test_it_is_the_same_for_other_rows(self) -> None:
+        texts = []
+        for rows in ("'red' AS colour", "'blue' AS colour"):
+            write("orders.parquet", rows)
+            place = f"shop{len(texts)}"
+            start(place, Source("orders.parquet", "person"), analyst="anna")
+            texts.append(Path(place, "sfumato.toml").read_text("utf-8"))
+        assert texts[0] == texts[1]
+
+    def test_its_examples_are_right(self) -> None:
+        """Without their comment signs, they are settings that are read."""
+        write("orders.parquet", "'red' AS colour, 7 AS quantity, 'emea' AS region, 'x' AS title")
+        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        text = Path("shop/sfumato.toml").read_text("utf-8")
+        for name in ("region", "title"):
+            text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
+        text = re.sub(
+            r'^# (?=[a-z_]+ = |\[|"")', "", text.replace('url = "sqlite:ledger.db"\n', ""), flags=re.MULTILINE
+        )
+        config = read_config(text, Path("shop").resolve(), {})
+        assert config.ledger.url.startswith("postgresql://")
+        assert config.analysts["anna"].organisation == "acme"
+        assert config.tables["orders"].cap == "everyone"
+        assert config.tables["orders"].measures.keys() == {"people", "visits", "bought"}
+        Path("shop/sfumato.toml").write_text(text, "utf-8")
+        assert invoke("policy", "check", "--config", "shop/sfumato.toml").exit_code == 0
+
+    def test_the_key_is_for_its_owner_only(self) -> None:
+        write("orders.parquet")
+        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        key = Path("shop/noise.key")
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        assert len(key.read_bytes()) == 32
+
+    @pytest.mark.parametrize(
+        ("folder", "source", "expected"),
+        [
+            (".", "orders.parquet", "orders.parquet"),
+            (".", "./orders.parquet", "orders.parquet"),
+            (".", "*.parquet", "*.parquet"),
+            ("deep/er", "orders.parquet", None),
+        ],
+    )
+    def test_paths_are_relative_below_the_folder_and_absolute_elsewhere(
+        self, tmp_path: Path, folder: str, source: str, expected: str | None
+    ) -> None:
+        write("orders.parquet")
+        start(folder, Source(source, "person", table="orders"), analyst="anna")
+        written = tomllib.loads(Path(folder, "sfumato.toml").read_text("utf-8"))["tables"]["orders"]["source"]
+        assert written == (expected or str(tmp_path / source))
+        with Session(Path(folder, "sfumato.toml")) as session:
+            assert session.tables().rows[0].table == "orders"
+
+    def test_a_database_is_found_from_the_folder_too(self, tmp_path: Path) -> None:
+        write("orders")
+        start(".", Source("orders", "person", database="shop.duckdb"), analyst="anna")
+        engines = tomllib.loads(Path("sfumato.toml").read_text("utf-8"))["engines"]
+        assert engines["local"]["database"] == "shop.duckdb"
+
+    @pytest.mark.parametrize(
+        ("unit", "taken", "measure"),
+        [
+            ("member_id", "", "members"),
+            ("person", "", "people"),
+            ("person", "1 AS People", "members"),
+            ("person", "1 AS people, 2 AS MEMBERS", "people_2"),
+            ("person", "1 AS people, 2 AS members, 3 AS people_2", "people_3"),
+        ],
+    )
+    def test_the_measure_is_not_called_like_a_column(self, unit: str, taken: str, measure: str) -> None:
+        with duckdb.connect() as connection:
+            columns = f"1 AS {unit}{', ' if taken else ''}{taken}"
+            connection.execute(f"COPY (SELECT {columns}) TO 'orders.parquet'")
+        assert start("shop", Source("orders.parquet", unit), analyst="anna").measure == measure
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("name", ["sfumato.toml", "noise.key"])
+    def test_nothing_is_overwritten(self, name: str) -> None:
+        write("orders.parquet")
+        Path("shop").mkdir()
+        Path("shop", name).write_text("mine")
+        result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "nothing is overwritten" in result.stderr
+        assert [path.name for path in Path("shop").iterdir()] == [name]
+        assert Path("shop", name).read_text() == "mine"
+
+    @pytest.mark.parametrize(
+        ("source", "problem"),
+        [
+            (Source("orders.parquet", "persn"), "did you mean person?"),
+            (Source("orders.parquet", "zzz"), "there is person, colour"),
+            (Source("orders.txt", "person"), "must end in .parquet"),
+            (Source("shop.duckdb", "person"), "--database FILE --source TABLE"),
+            (Source("orders.parquet", "person", table=" "), "--table"),
+        ],
+    )
+    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: Source, problem: str) -> None:
+        write("orders.parquet")
+        with pytest.raises(InvalidArgument, match=re.escape(problem)):
+            start("shop", source, analyst="anna")
+        assert not Path("shop").exists()
+
+    @pytest.mark.parametrize("source", [Source("gone.parquet", "a"), Source("t", "a", database="gone.duckdb")])
+    def test_what_is_not_there_is_the_engines_failure(self, source: Source) -> None:
+        with pytest.raises(EngineFailed):
+            start("shop", source, analyst="anna")
+        assert not Path("shop").exists()
+
+    def test_a_unit_that_cannot_be_one_is_refused(self) -> None:
+        with duckdb.connect() as connection:
+            connection.execute("COPY (SELECT 1 AS sfumato_unit) TO 'orders.parquet'")
+        assert invoke("init", "shop", "--source", "orders.parquet", "--unit", "sfumato_unit").exit_code == 2
+        assert not Path("shop").exists()
+
+    def test_a_folder_that_cannot_be_made(self) -> None:
+        write("orders.parquet")
+        Path("file").write_text("")
+        result = invoke("init", "file/shop", "--source", "orders.parquet", "--unit", "person", "--json")
+        assert result.exit_code == 2
+        assert json.loads(result.stdout)["type"] == "invalid-argument"
+
+    def test_a_key_is_not_left_behind_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write("orders.parquet")
+
+        def full(path: Path, *_: object, **__: object) -> None:
+            raise OSError("disk full")
+
+        monkeypatch.setattr(Path, "open", full)
+        with pytest.raises(InvalidArgument, match="cannot be written to"):
+            start("shop", Source("orders.parquet", "person"), analyst="anna")
+        assert list(Path("shop").iterdir()) == []
