@@ -110,7 +110,7 @@ def _measured(folder: Path, source: str) -> dict[str, float]:
                 "asked": lambda: session.ask(QUESTION.format("engagements", next(NUMBERS)), analyst="anna"),
                 "again": lambda: session.ask(QUESTION.format("engagements", 0), analyst="anna"),
             },
-            repeats=25,
+            repeats=60,
         )
 
 

@@ -109,7 +109,7 @@ _ROW = "at, kind, account, period, analyst, digest, reserved, spent, granted, no
 
 
 class Books:
-    """The tables, through one transaction."""
+    """The tables, through one transaction. Balances are read once: nobody else can change them meanwhile."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -117,6 +117,8 @@ class Books:
         if len(heads) != 1:
             raise LedgerFailed(SPOILT)
         self.head = Head(*heads[0])
+        self._periods: dict[str, str] = {}
+        self._balances: dict[tuple[str, str], Balance | None] = {}
 
     def move(self, balance: Balance, row: Row) -> Balance:
         """Append a row and add it to its balance: the one way an amount changes."""
@@ -128,6 +130,8 @@ class Books:
         self.head = replace(self.head, sequence=sequence, hash=chained)
         balance += row
         self._save(balance)
+        self._periods[row.account] = max(row.period, self.latest_period(row.account))
+        self._balances[row.account, row.period] = balance
         return balance
 
     def _save(self, balance: Balance) -> None:
@@ -140,15 +144,20 @@ class Books:
         )
 
     def latest_period(self, account: str) -> str:
-        [(period,)] = self.run("SELECT MAX(period) FROM balances WHERE account = ?", account)
-        return period or ""
+        if account not in self._periods:
+            [(period,)] = self.run("SELECT MAX(period) FROM balances WHERE account = ?", account)
+            self._periods[account] = period or ""
+        return self._periods[account]
 
     def balance(self, account: str, period: str) -> Balance | None:
-        found = self.run(
-            "SELECT account, period, prices, reserved, spent, granted FROM balances WHERE account = ? AND period = ?",
-            *(account, period),
-        )
-        return _balance(found[0]) if found else None
+        if (account, period) not in self._balances:
+            found = self.run(
+                "SELECT account, period, prices, reserved, spent, granted FROM balances "
+                "WHERE account = ? AND period = ?",
+                *(account, period),
+            )
+            self._balances[account, period] = _balance(found[0]) if found else None
+        return self._balances[account, period]
 
     def balances(self) -> list[Balance]:
         found = self.run("SELECT account, period, prices, reserved, spent, granted FROM balances ORDER BY 1, 2")

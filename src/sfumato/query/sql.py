@@ -311,8 +311,9 @@ def _parsed(text: str) -> exp.Select:
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         raise NotSupported(f"a question is text of at most {MAX_LENGTH} characters")
     try:
-        _check_size(sqlglot.tokenize(text))
-        statements = sqlglot.parse(text)
+        tokens = sqlglot.tokenize(text)
+        _check_size(tokens)
+        statements = sqlglot.Parser().parse(tokens, text)
     except (SqlglotError, RecursionError, ValueError):
         raise NotSupported(f"this could not be read as SQL; the form is {FORM}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
