@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from sfumato.accounting import Charge
 from sfumato.accounting.numbers import rational
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported, nearest
+from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import Column, Counted, Measure, Prices, TablePolicy
 from sfumato.query.values import Type
@@ -200,6 +200,12 @@ class Config:
     budgets: Mapping[str, Budget]
     analysts: Mapping[str, Analyst]
     organisations: Mapping[str, str]
+
+    def analyst(self, name: str) -> Analyst:
+        """The analyst of this name, or a refusal that names the nearest."""
+        if not isinstance(name, str) or name not in self.analysts:
+            raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.analysts)}")
+        return self.analysts[name]
 
 
 def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Config:

@@ -14,10 +14,10 @@ from typing import Any, Self, TypeAlias
 from sfumato import noise_key
 from sfumato.accounting import Charge
 from sfumato.answer import Desk, Inquiry, answer
-from sfumato.budget import Hold, Ledger, accounts_of, open_ledger, table_account
+from sfumato.budget import Hold, Ledger, accounts_of, open_ledger, report
 from sfumato.catalog import Catalog
-from sfumato.config import Analyst, Config, read_config
-from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, SfumatoError, nearest
+from sfumato.config import Config, read_config
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.request import Request
@@ -90,14 +90,11 @@ class Session:
 
     def budget(self, analyst: str) -> BudgetReport:
         """What an analyst may still spend: her own account, her organisation's, and those of capped tables."""
-        who = self._analyst(analyst)
-        capped = [table_account(self.config, name) for name, table in self.config.tables.items() if table.cap]
-        standings = self._desk.ledger.left([*accounts_of(self.config, analyst), *capped], self._clock())
-        return BudgetReport(analyst, self.config.budgets[who.budget].mode, standings[0].resets, standings)
+        return report(self.config, self._desk.ledger, analyst, self._clock())
 
     def charges(self, analyst: str, *, cursor: str | None = None, rows: int = 100) -> Charges:
         """What an analyst's questions have cost, the latest first. `cursor` is the `next` of the page before."""
-        self._analyst(analyst)
+        self.config.analyst(analyst)
         if cursor is not None and not (isinstance(cursor, str) and cursor.isdigit() and len(cursor) < 19):
             raise InvalidArgument("cursor", "must be the `next` of the page before")
         return self._desk.ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
@@ -140,14 +137,9 @@ class Session:
         return self._planned(_read(question, policy), policy, analyst)
 
     def _planned(self, request: Request, policy: Policy, analyst: str) -> Inquiry:
-        prices = self.config.budgets[self._analyst(analyst).budget].prices
+        prices = self.config.budgets[self.config.analyst(analyst).budget].prices
         made = plan(request, policy, prices, self._desk.epoch)
         return Inquiry(analyst, accounts_of(self.config, analyst, made.table), made)
-
-    def _analyst(self, name: str) -> Analyst:
-        if not isinstance(name, str) or name not in self.config.analysts:
-            raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.config.analysts)}")
-        return self.config.analysts[name]
 
     def close(self) -> None:
         """Let go of the engines and the ledger. What is being answered stays reserved, and is finished next time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sfumato.budget.accounts import accounts_of, all_accounts, table_account
+from sfumato.budget.accounts import accounts_of, all_accounts, report
 from sfumato.budget.books import Hold, Row
 from sfumato.budget.fence import Fence
 from sfumato.budget.ledger import Account, Ask, Held, Ledger, Revealed, Settled
@@ -28,7 +28,7 @@ __all__ = [
     "accounts_of",
     "all_accounts",
     "open_ledger",
-    "table_account",
+    "report",
 ]
 
 SQLITE = "sqlite:"

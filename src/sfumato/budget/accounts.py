@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from sfumato.budget.ledger import OWN, Account
+from datetime import datetime
+
+from sfumato.budget.ledger import OWN, Account, Ledger
 from sfumato.config import Config
+from sfumato.records import BudgetReport
 
 
 def accounts_of(config: Config, analyst: str, table: str | None = None) -> tuple[Account, ...]:
     """An analyst's own account first, then those that she shares; with a table, also its own."""
-    who = config.analysts[analyst]
+    who = config.analyst(analyst)
     accounts = [Account(OWN + analyst, config.budgets[who.budget])]
     if who.organisation:
         budget = config.budgets[config.organisations[who.organisation]]
@@ -28,3 +31,11 @@ def all_accounts(config: Config) -> dict[str, Account]:
     people = [account for analyst in config.analysts for account in accounts_of(config, analyst)]
     capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
     return {account.name: account for account in [*people, *capped]}
+
+
+def report(config: Config, ledger: Ledger, analyst: str, now: datetime) -> BudgetReport:
+    """What an analyst may still spend: her own account, her organisation's, and those of capped tables."""
+    who = config.analyst(analyst)
+    capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
+    standings = ledger.left([*accounts_of(config, analyst), *capped], now)
+    return BudgetReport(analyst, config.budgets[who.budget].mode, standings[0].resets, standings)

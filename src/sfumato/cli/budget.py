@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from sfumato.budget import Account, Ledger, Row
     from sfumato.config import Config
-    from sfumato.records import BudgetReport
 
 
 class Amount(click.ParamType[Fraction]):
@@ -55,15 +54,16 @@ def standing(as_json: bool, config: str, analyst: str | None) -> None:
     """
     from rich.console import Group
 
+    from sfumato.budget import report
     from sfumato.terminal import render_budget
 
     with _opened(config) as (settings, ledger):
-        names = list(settings.analysts) if analyst is None else [_analyst(settings, analyst)]
-        reports = [_report(settings, ledger, name) for name in names]
-    serial = {"rows": [report.to_dict() for report in reports]} if analyst is None else reports[0].to_dict()
+        names = list(settings.analysts) if analyst is None else [analyst]
+        reports = [report(settings, ledger, name, now()) for name in names]
+    serial = {"rows": [each.to_dict() for each in reports]} if analyst is None else reports[0].to_dict()
 
     def page() -> RenderableType:
-        parts = [part for report in reports for part in ("", render_budget(report))]
+        parts = [part for each in reports for part in ("", render_budget(each))]
         return Group(*parts[1:]) if parts else paragraphs("There are no analysts in the file.")
 
     show(serial, page, as_json=as_json)
@@ -86,8 +86,9 @@ def history(as_json: bool, config: str, analyst: str | None, cursor: str | None,
     if cursor is not None and not re.fullmatch("[0-9]{1,18}", cursor):
         raise InvalidArgument("--cursor", "must be the `next` of the page before")
     with _opened(config) as (settings, ledger):
-        who = None if analyst is None else _analyst(settings, analyst)
-        charges = ledger.history(who, before=None if cursor is None else int(cursor), rows=rows)
+        if analyst is not None:
+            settings.analyst(analyst)
+        charges = ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
     show(charges.to_dict(), lambda: render_charges(charges), as_json=as_json)
 
 
@@ -200,12 +201,6 @@ def _opened(config: str) -> Iterator[tuple[Config, Ledger]]:
         yield settings, ledger
 
 
-def _analyst(config: Config, name: str) -> str:
-    if name not in config.analysts:
-        raise NotFound(f"there is no analyst {name[:60]!r}{nearest(name, config.analysts)}")
-    return name
-
-
 def _account(config: Config, name: str) -> Account:
     """The account of this full name, or an analyst's own."""
     from sfumato.budget import accounts_of, all_accounts
@@ -217,16 +212,6 @@ def _account(config: Config, name: str) -> Account:
         return accounts_of(config, name)[0]
     known = [*config.analysts, *accounts]
     raise NotFound(f"there is no account {name[:60]!r}{nearest(name, known) or '; there is ' + ', '.join(known)}")
-
-
-def _report(config: Config, ledger: Ledger, analyst: str) -> BudgetReport:
-    from sfumato.budget import accounts_of, table_account
-    from sfumato.records import BudgetReport
-
-    capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
-    standings = ledger.left([*accounts_of(config, analyst), *capped], now())
-    mode = config.budgets[config.analysts[analyst].budget].mode
-    return BudgetReport(analyst, mode, standings[0].resets, standings)
 
 
 def _distrust(ledger: Ledger) -> LedgerFailed | None:

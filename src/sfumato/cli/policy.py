@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
-from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -155,8 +155,8 @@ def explain(as_json: bool, config: str, analyst: str | None) -> None:
     from sfumato.explain import explain as explained
 
     settings = read(config)
-    if analyst is not None and analyst not in settings.analysts:
-        raise NotFound(f"there is no analyst {analyst[:60]!r}{nearest(analyst, settings.analysts)}")
+    if analyst is not None:
+        settings.analyst(analyst)
     found = explained(settings, analyst)
     show(found.to_dict(), lambda: _explained(found), as_json=as_json)
 

@@ -30,11 +30,11 @@ DEMO_MEMBERS = 200_000
 @click.option("--once", is_flag=True, help="Exit after the questions.")
 @answering
 def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
-    """Ask three private questions about generated people.
+    """Ask private questions about generated people.
 
-    Makes a month of reading by 200,000 members in memory, asks which articles, which job titles and how many
-    members, and prints the noisy answers with their error, their price and what is left of the budget.
-    The people are the same in every run; the noise is not.
+    Makes a month of reading by 200,000 members, a policy and a noise key, in a folder that is gone afterwards (unless
+    you name one); asks which articles, which job titles and how many members, and prints the noisy answers with their
+    error, their price and what is left of the budget. The people are the same in every run; the noise is not.
 
     \b
       sfumato demo --members 50000
