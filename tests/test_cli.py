@@ -175,6 +175,23 @@ class TestHelp:
         assert (result.exit_code, result.stdout) == (2, "")
         assert "Usage: " in result.stderr
 
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("ask", TOP, "--json"), "Missing option '--analyst'"),
+            (("--json", "ask", TOP), "--json"),
+            (("budget", "history", "--json", "--rows", "none"), "'--rows'"),
+            (("ask", "--json", "--nonsense"), "--nonsense"),
+            (("nonsense", "--json"), "No such command 'nonsense'"),
+        ],
+    )
+    def test_usage_errors_are_problems_in_json(self, arguments: tuple[str, ...], words: str) -> None:
+        result = invoke(*arguments)
+        assert (result.exit_code, result.stderr) == (2, "")
+        problem = json.loads(result.stdout)
+        assert problem.keys() == {"type", "title", "detail"}
+        assert words in problem["detail"]
+
 
 class TestDemo:
     def test_its_default_is_the_samples(self) -> None:
@@ -299,7 +316,7 @@ class TestAsking:
 
     def test_an_exhausted_budget_is_refused_with_what_would_fit(self) -> None:
         sql = "SELECT article, members FROM engagements GROUP BY 1 LIMIT {}"
-        assert "A list of 49 would fit" in refused("ask", "--analyst", "ben", sql.format(60), code=3)
+        assert "a list of 49 would fit" in refused("ask", "--analyst", "ben", sql.format(60), code=3)
         problem = parsed("ask", "--analyst", "ben", sql.format(60), code=3)
         assert problem["type"] == "budget-exhausted"
         assert Charge.from_dict(problem["asked"]) == Charge(121, 1)
@@ -335,7 +352,7 @@ class TestAsking:
 
     def test_a_missing_key_says_how_to_make_one(self, shop: Path) -> None:
         (shop / "noise.key").unlink()
-        assert "sfumato init" in refused("ask", "--analyst", "anna", TOTAL, code=2)
+        assert "make a new one" in refused("ask", "--analyst", "anna", TOTAL, code=2)
 
     def test_no_line_tells_how_long_anything_took(self) -> None:
         assert not re.search(r"\d ?(s|ms|seconds)\b", told("ask", "--analyst", "anna", TOP))
@@ -381,7 +398,12 @@ class TestBudget:
     def test_right_books_are_right(self) -> None:
         told("ask", "--analyst", "anna", TOTAL)
         assert "The books are right" in told("budget", "verify")
-        assert parsed("budget", "verify") == {"problems": []}
+        found = parsed("budget", "verify")
+        assert found["problems"] == []
+        fence = Path(found["fence"])
+        assert fence.is_file()
+        page = "".join(told("budget", "verify").split())
+        assert f"hasseen6rowsofit,is{fence}" in page  # three accounts, reserved and settled
 
     def test_wrong_books_are_1_and_every_problem_is_listed(self, shop: Path) -> None:
         told("ask", "--analyst", "anna", TOTAL)
@@ -510,6 +532,14 @@ class TestPolicy:
         for name in ("unknown_gumbel", "unknown_gaussian", "known_gaussian", "reads (rows, at most 5"):
             assert name in page
 
+    def test_without_a_table_nothing_can_be_asked(self, shop: Path) -> None:
+        (shop / "sfumato.toml").write_text("", "utf-8")
+        result = invoke("policy", "check")
+        assert (result.exit_code, result.stderr) == (1, "")
+        assert "nothing can be asked" in words(result.stdout)
+        (problem,) = parsed("policy", "check", code=1)["problems"]
+        assert problem["setting"] == "tables"
+
     def test_every_difference_is_listed(self, shop: Path) -> None:
         text = CONFIG.replace('privacy_unit = "member_id"', 'privacy_unit = "member"')
         text = text.replace("article = {}", "artcle = {}").replace('type = "date"', 'type = "text"')
@@ -561,6 +591,30 @@ class TestTheProcess:
         (shop / "engagements.parquet").unlink()
         assert _run("policy", "check").returncode == 4
         assert _run("policy", "check", "--config", "gone").returncode == 2
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+    @pytest.mark.parametrize(
+        "arguments", [("--help",), ("budget", "show"), ("budget", "show", "--json"), ("no", "--json")]
+    )
+    @pytest.mark.usefixtures("shop")
+    def test_output_that_cannot_be_written_is_4(self, arguments: tuple[str, ...]) -> None:
+        with Path("/dev/full").open("w") as full:
+            ended = subprocess.run(
+                [COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False
+            )
+        assert ended.returncode == 4
+        assert ended.stderr == "sfumato: Failed: the output could not be written: No space left on device\n"
+
+    @pytest.mark.parametrize("arguments", [("--help",), ("budget", "show"), ("budget", "show", "--json")])
+    @pytest.mark.usefixtures("shop")
+    def test_a_reader_that_has_left_is_met_with_silence(self, arguments: tuple[str, ...]) -> None:
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+            ended = subprocess.run(
+                [COMMAND, *arguments], stdout=pipe, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False
+            )
+        assert (ended.returncode, ended.stderr) == (4, "")
 
     def test_an_interrupt_is_quiet(self, shop: Path) -> None:
         question = shop / "question"

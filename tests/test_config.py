@@ -10,6 +10,7 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.config import Budget, Reference, Version, read_config
+from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import ConfigError, InvalidArgument
 from sfumato.query.policy import Measure, Prices
 
@@ -113,6 +114,10 @@ def test_a_policy_takes_types_from_the_schema_and_domains_from_references():
             {name: kind for name, kind in LIVE.items() if name != "member_id"},
             "privacy_unit: member_id is not in the table",
         ),
+        (
+            {("nn" if name == "n" else name): kind for name, kind in LIVE.items()},
+            r"visits.sum: n is not in the table.*nn",
+        ),
         (LIVE | {"n": "number"}, "measures.visits.sum: must be a column of whole numbers"),
     ],
 )
@@ -141,7 +146,7 @@ def test_the_folder_is_kept_for_the_sources_of_tables():
 
 @pytest.mark.parametrize("value", ['"x"\nfence = "y"', "[" * 5000, "9" * 6000], ids=["lines", "nested", "digits"])
 def test_a_variable_is_one_value_or_text(value):
-    assert read(environment={"SFUMATO_LEDGER__URL": value}).ledger.url == value
+    assert read(environment={"SFUMATO_NOISE__KEY_FILE": value}).key_file == FOLDER / value
 
 
 def test_moments_carry_a_zone():
@@ -208,6 +213,24 @@ WRONG = {
     changed('["emea", "apac", "amer"]', '["emea", 3]'): "columns.region.domain: must list one value or more",
     changed("information = 3000", "information = -5"): "budgets.partner.information: must not be negative",
     changed('database = "demo.duckdb"', "timeout_s = 0"): "engines.local.timeout_s: must be at least 1",
+    changed("max_k = 50", "max_k = 100001"): "tables.engagements.max_k: must be at most 100000",
+    changed("limit = 2000", "limit = 16777217"): "tables.engagements.limit: must be at most 16777216",
+    **{
+        changed('database = "demo.duckdb"', f'memory_limit = "{size}"'): f"engines.local.memory_limit: must be {words}"
+        for size, words in {
+            "lots": "a number",
+            "2": "a number and",
+            "GB": "a number and a",
+            "0GB": "a number and a u",
+        }.items()
+    },
+    changed('url = "sqlite:books.db"', 'url = "books.db"'): 'ledger.url: must be "sqlite:FILE"',
+    **{
+        changed('url = "sqlite:books.db"', f'url = "{url}"'): f"ledger.url: {words}"
+        for url, words in {"": "must", "sqlite:": "must be", "sqlite::memory:": 'must be "sqlite'}.items()
+    },
+    changed('privacy_unit = "member_id"', 'privacy_unit = ""'): "tables.engagements.privacy_unit: must name the column",
+    '[engines.e]\ntype = "duckdb"\n[tables.t]\nengine = "e"\nsource = "s"\nprivacy_unit = "u"': "tables.t.measures",
     "a = " + "[" * 5000: "sfumato.toml: is not TOML",
     "ledger = 3": "ledger: must be a section",
     "tables = { t = 3 }": "tables.t: must be a section",
@@ -222,10 +245,53 @@ def test_mistakes_are_told_by_their_place(text, words):
 
 
 def test_a_variable_that_is_no_setting_is_told_too():
-    with pytest.raises(ConfigError, match=r"ledger\.ulr: is not a setting; did you mean url\?"):
+    with pytest.raises(ConfigError, match=r"^SFUMATO_LEDGER__ULR: ledger\.ulr is not a setting; did you mean url\?"):
         read(environment={"SFUMATO_LEDGER__ULR": "x"})
     with pytest.raises(ConfigError, match="SFUMATO_LEDGER__URL__X: points below"):
         read(environment={"SFUMATO_LEDGER__URL__X": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SFUMATO_FOO", "1", "SFUMATO_FOO: foo is not a setting"),
+        ("SFUMATO_FOO__BAR", "1", "SFUMATO_FOO__BAR: foo is not a setting"),
+        ("SFUMATO_LEDGER", '{ ulr = "x" }', "SFUMATO_LEDGER: ledger.ulr is not a setting; did you mean url?"),
+        ("SFUMATO_LEDGER__URL", "oracle://x", 'SFUMATO_LEDGER__URL: ledger.url must be "sqlite:FILE"'),
+        (
+            "SFUMATO_TABLES__ENGAGEMENTS__MAX_K",
+            "many",
+            "SFUMATO_TABLES__ENGAGEMENTS__MAX_K: tables.engagements.max_k must",
+        ),
+        (
+            "SFUMATO_BUDGETS__PARTNER__EPSILON_PER",
+            "0",
+            "SFUMATO_BUDGETS__PARTNER__EPSILON_PER: budgets.partner epsilon_per",
+        ),
+    ],
+)
+def test_what_comes_from_a_variable_is_told_by_its_name(name, value, words):
+    with pytest.raises(ConfigError) as error:
+        read(environment={name: value})
+    assert str(error.value).startswith(words)
+    assert error.value.setting == name
+
+
+def test_a_mistake_in_the_file_is_not_blamed_on_a_variable():
+    with pytest.raises(ConfigError, match=r"^leger: is not a setting"):
+        read(changed("[ledger]", "[leger]"), {"SFUMATO_LEDGER__URL": "sqlite:x.db"})
+
+
+def test_a_byte_order_mark_is_no_mistake():
+    assert read("\ufeff" + FULL) == read()
+
+
+@pytest.mark.parametrize("size", ["2GB", "1.5 GiB", "512mb", "100KB", "1TB"])
+def test_a_memory_limit_is_one_that_the_engine_takes(size):
+    text = changed('database = "demo.duckdb"', f'memory_limit = "{size}"')
+    assert read(text).engines["local"].memory_limit == size
+    with DuckDBEngine({}, memory_limit=size) as engine:
+        assert engine.tables() == ()
 
 
 SUNDAY = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)
@@ -265,3 +331,14 @@ def test_periods_are_in_utc_and_weeks_start_on_monday(resets, period):
     budget = Budget(Prices(Fraction(1), Fraction(1, 2)), Charge(1), resets)
     assert budget.period(SUNDAY) == period
     assert budget.period(SUNDAY.astimezone(timezone(timedelta(hours=9)))) == period
+
+
+@pytest.mark.parametrize("table", ["engagements", "ENGAGEMENTS"])
+def test_a_domain_is_not_read_from_the_people(table):
+    with pytest.raises(ConfigError, match="is a table about people; a domain must be public"):
+        read(FULL.replace('{ table = "countries", column = "code" }', f'{{ table = "{table}", column = "country" }}'))
+
+
+def test_an_analyst_has_a_name():
+    with pytest.raises(ConfigError, match="a name must not be empty"):
+        read(FULL + '[analysts.""]\nbudget = "partner"\n')

@@ -16,7 +16,10 @@ from sfumato.explain import Bound, Explanation, Promise, explain, in_words, not_
 
 BUDGET = "epsilon_per = 0.15\ndelta_per = 1e-10\n"
 DEFAULT = f'[budgets.partner]\n{BUDGET}information = 3000\ncalls = 30\nresets = "monthly"\n'
-TABLE = '[engines.e]\ntype = "duckdb"\n[tables.t]\nengine = "e"\nsource = "t.parquet"\nprivacy_unit = "u"\n'
+TABLE = (
+    '[engines.e]\ntype = "duckdb"\n[tables.t]\nengine = "e"\nsource = "t.parquet"\nprivacy_unit = "u"\n'
+    'measures.people = { count = "units" }\n'
+)
 ANNA = '[analysts.anna]\nbudget = "partner"\n'
 
 

@@ -278,11 +278,34 @@ class TestRefusals:
             start("shop", source, analyst="anna")
         assert not Path("shop").exists()
 
-    @pytest.mark.parametrize("source", [Source("gone.parquet", "a"), Source("t", "a", database="gone.duckdb")])
-    def test_what_is_not_there_is_the_engines_failure(self, source: Source) -> None:
-        with pytest.raises(EngineFailed):
-            start("shop", source, analyst="anna")
+    @pytest.mark.parametrize(
+        ("arguments", "problem"),
+        [
+            (("--source", "gone.parquet"), "--source: there is no file 'gone.parquet' here"),
+            (("--source", "gone/*.csv"), "--source: there is no file 'gone/*.csv' here"),
+            (("--source", "t", "--database", "gone.duckdb"), "--database: there is no file 'gone.duckdb' here"),
+            (("--source", "s3://shop/orders.parquet"), "--source: local files are read"),
+            (("--source", "https://example.org/orders"), "--source: local files are read"),
+            (("--source", "t", "--database", "md://shop"), "--database: local files are read"),
+        ],
+    )
+    def test_what_is_not_here_is_told_and_nothing_is_written(self, arguments: tuple[str, ...], problem: str) -> None:
+        result = invoke("init", "shop", *arguments, "--unit", "a")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert problem in result.stderr
         assert not Path("shop").exists()
+
+    def test_a_source_that_cannot_be_read_is_the_engines_failure(self) -> None:
+        Path("orders.parquet").write_text("no parquet")
+        with pytest.raises(EngineFailed):
+            start("shop", Source("orders.parquet", "a"), analyst="anna")
+        assert not Path("shop").exists()
+
+    @pytest.mark.parametrize(("target", "said"), [("orders.csv", True), ("orders.parquet", False)])
+    def test_guessed_types_are_told(self, target: str, said: bool) -> None:
+        write(target)
+        started("shop", "--source", target, "--unit", "person")
+        assert ("guessed from a sample of the rows" in Path("shop/sfumato.toml").read_text("utf-8")) is said
 
     def test_a_unit_that_cannot_be_one_is_refused(self) -> None:
         with duckdb.connect() as connection:

@@ -95,6 +95,28 @@ class TestAnAnswer:
         error = "±" if encoding == "utf-8" else r"\+/-"
         assert re.fullmatch(rf"  (wide )+w?i?d?e?{re.escape(dots)} +1,240  {error} 26  \S{{19,}} *", row)
 
+    MARRIED = (("Married-civ-spouse", 14976), ("Married-spouse-absent", 418), ("", 30))
+
+    def test_a_narrow_terminal_gives_up_bars_before_keys_and_counts(self) -> None:
+        wide, narrow, tiny = (printed(terminal.render(answer([*self.MARRIED])), width) for width in (60, 45, 30))
+        assert re.search(r"^  Married-civ-spouse +14,976  ± 26  █+", wide, re.MULTILINE)
+        assert "█" in printed(terminal.render(answer([*self.MARRIED])), 50)  # shorter bars
+        assert re.search(r"^  Married-spouse-absent +418  ± 26 *$", narrow, re.MULTILINE)
+        assert re.search(r"^  Married-civ-…   14,976  ± 26$", tiny, re.MULTILINE)
+        assert "█" not in narrow + tiny
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+    @pytest.mark.parametrize("width", [*range(20, 130, 3)])
+    def test_keys_beside_bars_stay_apart(self, width: int, encoding: str) -> None:
+        keys = [f"{'a long beginning of a key ' * 3}{end}" for end in ("one", "two")]
+        text = printed(terminal.table(answer([(keys[0], 900), (keys[1], 900)]).figures()), width, encoding)
+        first, second = text.splitlines()[1:]
+        assert first != second or not re.search("[█#]", text)
+
+    def test_an_empty_key_and_a_large_error_are_told(self) -> None:
+        text = printed(terminal.render(answer([*self.MARRIED], error95={"members": 261_329})))
+        assert re.search(r"^  \(empty\) +30  ± 261,329", text, re.MULTILINE)
+
     def test_an_empty_one_says_so(self) -> None:
         text = printed(terminal.render(answer([])))
         assert "No group stands out of the noise, so that none can be shown." in text

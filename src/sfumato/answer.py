@@ -19,7 +19,7 @@ from typing import Any
 
 from sfumato.budget import Account, Ask, Held, Ledger, Revealed, Settled
 from sfumato.engines.base import COULD_NOT_ANSWER, Engine
-from sfumato.errors import BudgetExhausted, EngineFailed
+from sfumato.errors import BudgetExhausted, EngineFailed, NotSupported
 from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.plan import Key, Plan
 from sfumato.query.values import typed
@@ -65,8 +65,18 @@ def answer(inquiry: Inquiry, desk: Desk, *, resume: bool = False) -> Answer:
     With `resume`, only what is reserved already is answered: nothing new is.
 
     Guarantee: over all calls with one ledger, everything that leaves satisfies the (epsilon, delta) of each account's
-    cap for each period (proofs/composition.md), whatever is asked, whatever fails and whatever the rows become.
+    cap for each period (proofs/answers.md), whatever is asked, whatever fails and whatever the rows become.
     """
+    # What goes wrong leaves without the frames it came through: they hold counts, or rows that are not paid for.
+    try:
+        return _walked(inquiry, desk, resume=resume)
+    except BaseException as error:
+        failure = error.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
+    raise failure
+
+
+def _walked(inquiry: Inquiry, desk: Desk, *, resume: bool) -> Answer:
     ask, reveal = inquiry.ask(desk.epoch), partial(_revealed, inquiry)
     try:
         found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=resume)
@@ -87,10 +97,7 @@ def _computed(plan: Plan, nonce: bytes, desk: Desk) -> str:
 
 
 def _tried(plan: Plan, nonce: bytes, desk: Desk) -> str | None:
-    """Exact counts from the engine go in, noisy ones come out; None where that failed.
-
-    Nothing is raised from here: an exception would carry this frame, and the exact counts in it, to whoever catches it.
-    """
+    """Exact counts from the engine go in, noisy ones come out; None where that failed."""
     try:
         rows = desk.engines[plan.table].run(plan.query)
         source = Rng.keyed(desk.key, context(atom=plan.atom, nonce=nonce))
@@ -103,13 +110,19 @@ def _exact(plan: Plan, rows: list[tuple[Any, ...]]) -> Any:
     """Counts by key: of the whole public domain, or the largest of a private one in their order."""
     if plan.domain is None:
         return [(row[0] if len(row) == 2 else row[:-1], row[-1]) for row in rows]
-    found = {_key(plan, row[:-1]): row[-1] for row in rows}
+    found = {key: row[-1] for row in rows if (key := _key(plan, row[:-1])) is not None}
     return {key: found.get(key, 0) for key in plan.domain}
 
 
-def _key(plan: Plan, cells: tuple[Any, ...]) -> Key:
+def _key(plan: Plan, cells: tuple[Any, ...]) -> Key | None:
+    """None for what no domain holds: a number of too many digits, which the engine took for one of the domain."""
     described = zip(plan.columns, plan.types, cells, strict=True)
-    return tuple(typed(name, kind, cell) for name, kind, cell in described)
+    try:
+        return tuple(typed(name, kind, cell) for name, kind, cell in described)
+    except NotSupported:
+        if "number" in plan.types:
+            return None
+        raise
 
 
 def _payload(release: Release[Any]) -> str:
@@ -125,7 +138,8 @@ def _cells(key: Any) -> list[Any]:
 def _cell(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
-    return float(value) if isinstance(value, Fraction | Decimal) else value
+    # + 0.0, because the engine groups -0.0 with 0.0 and shows the one it met first: one person's row.
+    return float(value) + 0.0 if isinstance(value, Fraction | Decimal | float) else value
 
 
 def _revealed(inquiry: Inquiry, payload: str) -> Revealed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -61,7 +62,14 @@ class Catalog:
             engine.close()
 
     def _table(self, table: TableSettings, version: str) -> TablePolicy:
-        return table.policy(self.engine(table.name).schema(table.name), self._domains[table.name], version)
+        policy = table.policy(self.engine(table.name).schema(table.name), self._domains[table.name], version)
+        return replace(policy, source=self._origin(table))
+
+    def _origin(self, table: TableSettings) -> str:
+        """Where the rows come from, as the owner wrote it: a folder that moved as a whole is the same place."""
+        engine = self._config.engines[table.engine]
+        database = "" if engine.database is None else os.path.relpath(engine.database, self._config.folder)
+        return f"{engine.type} {database} {table.source}"
 
     def _references(self, table: TableSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for name, column in table.columns.items():
@@ -79,7 +87,14 @@ def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
             if isinstance(column.domain, Reference):
                 sources.setdefault(column.domain.table, _source(column.domain.table, config.folder))
     limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
-    return DuckDBEngine(sources, database=settings.database, **limits)
+    types = {name: _written(table) for name, table in tables.items()}
+    return DuckDBEngine(sources, database=settings.database, types=types, **limits)
+
+
+def _written(table: TableSettings) -> dict[str, str]:
+    """The types that the owner wrote; sums are of whole numbers."""
+    sums = {measure.column: "integer" for measure in table.measures.values() if measure.column}
+    return sums | {name: column.type for name, column in table.columns.items() if column.type}
 
 
 def _source(source: str, folder: Path) -> str:

@@ -40,6 +40,15 @@ def _shows(char: str) -> bool:
     return not category.startswith("C") and category not in ("Zl", "Zp")
 
 
+def shown(key: str) -> str:
+    """A key as it is shown, also the one that is the empty text.
+
+    >>> shown("")
+    '(empty)'
+    """
+    return visible(key) or "(empty)"
+
+
 def heading(name: str) -> str:
     """The name of a column as people write it."""
     return visible(name.replace("_", " "))
@@ -54,7 +63,7 @@ def cell(value: object) -> str:
 class Figures:
     """What there is to draw: keys in the columns `by` and, unless `measure` is None, a count for each.
 
-    Each count is right within `error` with 95 % confidence.
+    Each count is right within `error` with 95 % confidence. `thinned` says that small groups are absent.
     """
 
     by: tuple[str, ...]
@@ -62,6 +71,7 @@ class Figures:
     measure: str | None = None
     counts: tuple[int, ...] = ()
     error: int = 0
+    thinned: bool = False
 
     def interval(self, count: int) -> tuple[int, int]:
         """Where the truth lies. It stops at 0 below a positive count, as nothing is counted less than never."""
@@ -126,11 +136,11 @@ def _converter() -> ModuleType:
     return vl_convert
 
 
-def chart(figures: Figures, *, title: str, price: str) -> Chart:
+def chart(figures: Figures, *, title: str) -> Chart:
     """Horizontal bars with error whiskers, the largest on top."""
     if figures.measure is None:
         raise InvalidArgument("chart", "this list has no counts to draw; ask with counts")
-    about = f"± {figures.error:,} with 95 % confidence · {visible(price)}"
+    about = f"± {figures.error:,} with 95 % confidence{' · small groups are absent' if figures.thinned else ''}"
     by, measure = " · ".join(map(heading, figures.by)), heading(figures.measure)
     axes: dict[str, Any] = {} if figures.keys else {"axis": None}
     return Chart(
@@ -158,7 +168,7 @@ def _values(figures: Figures) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     taken: set[str] = set()
     for key, count in sorted(zip(figures.keys, figures.counts, strict=True), key=lambda row: -row[1]):
-        plain = " · ".join(map(visible, key)) or "total"
+        plain = " · ".join(map(shown, key)) if figures.by else "total"
         numbered = (f"{plain} ({number})" for number in itertools.count(2))
         label = next(name for name in itertools.chain([plain], numbered) if name not in taken)
         taken.add(label)
@@ -273,7 +283,8 @@ def _escaped(text: str) -> str:
 
 
 def _key_html(key: str) -> str:
-    return _cell_html("td", _LABEL, f'<span title="{_escaped(key)}">{_escaped(key)}</span>')
+    told = html.escape(shown(key))
+    return _cell_html("td", _LABEL, f'<span title="{told}">{told}</span>')
 
 
 def _cell_html(tag: str, style: str, content: str) -> str:

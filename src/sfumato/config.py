@@ -7,6 +7,7 @@ for the sources of tables. Reading it opens no table.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ Mode: TypeAlias = Literal["enforce", "track"]
 Role: TypeAlias = Literal["analyst", "owner", "auditor"]
 
 PREFIX = "SFUMATO_"
+MOST_K, MOST_LIMIT = 100_000, 2**24
+_SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
 
 
 def _utc(moment: datetime) -> datetime:
@@ -121,7 +124,10 @@ class TableSettings:
             hint = nearest(self.privacy_unit, schema)
             yield ConfigError(f"{here}.privacy_unit", f"{self.privacy_unit} is not in the table{hint}")
         for name, measure in self.measures.items():
-            if measure.column is not None and schema.get(measure.column) != "integer":
+            if measure.column is not None and measure.column not in schema:
+                problem = f"{measure.column} is not in the table{nearest(measure.column, schema)}"
+                yield ConfigError(f"{here}.measures.{name}.sum", problem)
+            elif measure.column is not None and schema[measure.column] != "integer":
                 problem = f"must be a column of whole numbers; {measure.column} is not"
                 yield ConfigError(f"{here}.measures.{name}.sum", problem)
         for name in self.columns:
@@ -211,13 +217,20 @@ class Config:
 def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Config:
     """The configuration in `text`, whose relative paths start at `folder`; environment variables win."""
     try:
-        document = tomllib.loads(text, parse_float=Decimal)
+        document = tomllib.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise ConfigError("sfumato.toml", f"is not TOML: {str(error)[:200]}") from None
+    variables: dict[str, str] = {}
     for name, value in environment.items():
         if name.startswith(PREFIX) and name != PREFIX:
-            _override(document, name, value)
-    root = Section("", document)
+            variables |= dict.fromkeys(_override(document, name, value), name)
+    try:
+        return _config(Section("", document), folder)
+    except ConfigError as error:
+        raise _blamed(error, variables) from None
+
+
+def _config(root: Section, folder: Path) -> Config:
     config = Config(
         folder=folder,
         ledger=root.section("ledger", lambda s: _ledger(s, folder), LedgerSettings()),
@@ -256,10 +269,12 @@ class Section:
     def text(self, key: str, default: Any = ...) -> str:
         return cast(str, self.take(key, str, "text in quotes", default))
 
-    def whole(self, key: str, default: Any = ..., *, at_least: int = 0) -> int:
+    def whole(self, key: str, default: Any = ..., *, at_least: int = 0, at_most: int | None = None) -> int:
         value = cast(int, self.take(key, int, "a whole number", default))
         if key in self._values and value < at_least:
             raise ConfigError(self.at(key), f"must be at least {at_least}")
+        if at_most is not None and value > at_most:
+            raise ConfigError(self.at(key), f"must be at most {at_most}")
         return value
 
     def number(self, key: str, default: Any = ...) -> Fraction:
@@ -314,7 +329,11 @@ def _reading(section: Section, reader: Callable[[Section], T]) -> T:
 
 def _ledger(section: Section, folder: Path) -> LedgerSettings:
     fence = section.text("fence", "")
-    return LedgerSettings(section.text("url", LedgerSettings().url), folder / fence if fence else None)
+    url = section.text("url", LedgerSettings().url)
+    in_a_file = url.startswith("sqlite:") and url not in ("sqlite:", "sqlite::memory:")
+    if not in_a_file and not url.startswith(("postgresql://", "postgres://")):
+        raise ConfigError(section.at("url"), 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
+    return LedgerSettings(url, folder / fence if fence else None)
 
 
 def _engine(section: Section, folder: Path) -> EngineSettings:
@@ -322,25 +341,38 @@ def _engine(section: Section, folder: Path) -> EngineSettings:
     return EngineSettings(
         section.choice("type", EngineType),
         folder / database if database else None,
-        section.text("memory_limit", EngineSettings().memory_limit),
+        _size(section, "memory_limit", EngineSettings().memory_limit),
         section.whole("timeout_s", EngineSettings().timeout_s, at_least=1),
     )
 
 
+def _size(section: Section, key: str, default: str) -> str:
+    size = section.text(key, default)
+    if not _SIZE.fullmatch(size):
+        raise ConfigError(section.at(key), "must be a number and a unit, such as '2GB': KB, MB, GB, TB, KiB to TiB")
+    return size
+
+
 def _table(name: str, section: Section) -> TableSettings:
-    max_k = section.whole("max_k", 100, at_least=1)
-    return TableSettings(
+    max_k = section.whole("max_k", 100, at_least=1, at_most=MOST_K)
+    table = TableSettings(
         name=name,
         engine=section.text("engine"),
         source=section.text("source"),
         privacy_unit=section.text("privacy_unit"),
         version=_version(section),
         max_k=max_k,
-        limit=section.whole("limit", 0, at_least=max_k),
+        limit=section.whole("limit", 0, at_least=max_k, at_most=MOST_LIMIT),
         cap=section.text("cap", "") or None,
         columns=section.sections("columns", lambda _, s: _column(s)),
         measures=section.sections("measures", _measure),
     )
+    if not table.privacy_unit:
+        raise ConfigError(section.at("privacy_unit"), "must name the column that says whose row it is")
+    if not table.measures:
+        example = 'people = { count = "units" }'
+        raise ConfigError(section.at("measures"), f"there is none, so that nothing can be asked; add {example}")
+    return table
 
 
 def _version(section: Section) -> Version:
@@ -400,6 +432,7 @@ def _check_references(config: Config) -> None:
     """Every name that points to another section must find it."""
     for name, table in config.tables.items():
         _known(f"tables.{name}.engine", table.engine, config.engines, "an engine")
+        _check_domains(config, name, table)
         if table.cap:
             _known(f"tables.{name}.cap", table.cap, config.budgets, "a budget")
     for name, analyst in config.analysts.items():
@@ -409,7 +442,19 @@ def _check_references(config: Config) -> None:
     for name, budget in config.organisations.items():
         _known(f"organisations.{name}.budget", budget, config.budgets, "a budget")
     for name, analyst in config.analysts.items():
+        if not name:
+            raise ConfigError("analysts", "a name must not be empty")
         _check_prices(config, name, analyst)
+
+
+def _check_domains(config: Config, name: str, table: TableSettings) -> None:
+    """A domain that is read from a table of people would publish what they are."""
+    beside = [other for other in config.tables.values() if other.engine == table.engine]
+    people = {text.casefold() for other in beside for text in (other.name, other.source)}
+    for column, settings in table.columns.items():
+        if isinstance(settings.domain, Reference) and settings.domain.table.casefold() in people:
+            where = f"tables.{name}.columns.{column}.domain"
+            raise ConfigError(where, f"{settings.domain.table} is a table about people; a domain must be public")
 
 
 def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
@@ -433,11 +478,13 @@ def _known(setting: str, name: str, names: Mapping[str, Any], words: str) -> Non
         raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{nearest(name, list(names))}")
 
 
-def _override(document: dict[str, Any], name: str, value: str) -> None:
-    """SFUMATO_A__B=x is `[a] b = x`: TOML where it reads as such, text otherwise."""
-    *path, key = name.removeprefix(PREFIX).lower().split("__")
-    place = document
-    for step in path:
+def _override(document: dict[str, Any], name: str, value: str) -> list[str]:
+    """SFUMATO_A__B=x is `[a] b = x`: TOML where it reads as such, text otherwise. Returns the settings it made."""
+    *path, key = steps = name.removeprefix(PREFIX).lower().split("__")
+    place, made = document, [".".join(steps)]
+    for depth, step in enumerate(path, 1):
+        if step not in place:
+            made.append(".".join(path[:depth]))
         place = place.setdefault(step, {})
         if not isinstance(place, dict):
             raise ConfigError(name, "points below a setting that is not a section")
@@ -446,3 +493,13 @@ def _override(document: dict[str, Any], name: str, value: str) -> None:
     except (ValueError, RecursionError):
         read = {}
     place[key] = read["value"] if read.keys() == {"value"} and "\n" not in value else value
+    return made
+
+
+def _blamed(error: ConfigError, variables: Mapping[str, str]) -> ConfigError:
+    """The error, told by the environment variable that it comes from, if it comes from one."""
+    inside = f"{error.setting}.{error.problem.partition(':')[0]}"
+    for setting, name in variables.items():
+        if setting in (error.setting, inside) or error.setting.startswith(f"{setting}."):
+            return ConfigError(name, f"{error.setting} {error.problem}")
+    return error

@@ -12,6 +12,7 @@
     └── Failed               we could not answer
         ├── EngineFailed     the engine did not deliver; where a charge was made, it stands
         └── LedgerFailed     the ledger cannot be trusted or written; nothing was answered
+            └── LedgerSetBack    it does not continue what its fence saw: a copy was restored, or the fence is lost
 
 Messages speak the caller's words and name the way out. They never carry a count, a key or any other
 value that came from the data.
@@ -72,9 +73,10 @@ class BudgetExhausted(Refused):
     ) -> None:
         self.asked, self.left, self.account, self.resets, self.longest = asked, left, account, resets, longest
         whose = f" of {account}" if account else ""
-        fewer = f"A list of {longest} would fit" if longest else "Ask for fewer rows"
-        when = "" if resets is None else f", or wait until {resets.isoformat()}, when the next period begins"
-        super().__init__(f"this needs {asked}, and only {left}{whose} are left. {fewer}{when}.")
+        ways = [f"a list of {longest} would fit"] if longest else []
+        ways += [] if resets is None else [f"the next period begins on {resets.isoformat()}"]
+        way_out = "; ".join(ways) or "the owner can grant more"
+        super().__init__(f"this needs {asked}, and only {left}{whose} are left: {way_out}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.asked, self.left, self.account, self.resets, self.longest)
@@ -102,3 +104,7 @@ class EngineFailed(Failed):
 
 class LedgerFailed(Failed):
     """The ledger cannot be trusted or written. Nothing was answered."""
+
+
+class LedgerSetBack(LedgerFailed):
+    """The ledger does not continue what its fence saw: a copy was restored, or the fence is lost."""

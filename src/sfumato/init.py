@@ -6,6 +6,7 @@ and how much of anything one person can be are for the owner to say, who knows w
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import unicodedata
@@ -119,15 +120,29 @@ def _draft(folder: Path, source: Source, analyst: str) -> _Draft:
 
 
 def _schema(source: Source, table: str) -> Mapping[str, str]:
-    """Names and types, from the engine; no row is read for them."""
+    """Names and types, from the engine; no row is read for them, but where a CSV has its types guessed."""
+    where = "--source" if source.database is None else "--database"
+    _check_local(where, source.database or source.source)
     if source.database is None:
         if source.source.lower().endswith(DATABASES):
             raise InvalidArgument("--source", "is a database; write --database FILE --source TABLE")
         if not source.source.lower().endswith(EXTENSIONS):
             raise InvalidArgument("--source", f"must end in {', '.join(EXTENSIONS)}, or name a table of --database")
     database = None if source.database is None else Path(source.database)
+    here = _matches(source.source) if database is None else database.is_file()
+    if not here:
+        raise InvalidArgument(where, f"there is no file {str(database or source.source)!r} here")
     with DuckDBEngine({table: source.source}, database=database) as engine:
         return engine.schema(table)
+
+
+def _matches(source: str) -> bool:
+    return Path(source).is_file() or bool(glob.glob(source, recursive=True))  # noqa: PTH207  (it may be absolute)
+
+
+def _check_local(argument: str, path: str) -> None:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
+        raise InvalidArgument(argument, "local files are read, and nothing is fetched; copy it here first")
 
 
 def _table_name(source: Source) -> str:
@@ -255,7 +270,7 @@ def written(draft: _Draft) -> str:
     )
     left_out = "".join(f"# {quoted(name)} is left out: {why}.\n" for name, why in draft.left_out.items())
     return _TEMPLATE.format(
-        source=quoted(draft.source),
+        source=quoted(draft.source) + (_GUESSED if draft.database is None and _is_csv(draft.source) else ""),
         database=database,
         table=table,
         unit=f"privacy_unit = {quoted(draft.unit)}".ljust(40),
@@ -265,9 +280,17 @@ def written(draft: _Draft) -> str:
     )
 
 
+def _is_csv(source: str) -> bool:
+    return not source.lower().endswith(".parquet")
+
+
+_GUESSED = """
+# CSV has no types: they are guessed from a sample of the rows, each time that the file is opened. The types below are
+# what was guessed now, so that another guess is told. Better: Parquet, or a table of DuckDB with explicit types."""
+
 _TEMPLATE = """\
 # What may be asked about your people, by whom, and how much of it.
-# Written by `sfumato init` from the names and types of your columns; nothing here comes from the rows, and nothing
+# Written by `sfumato init` from the names and types of your columns; nothing else here comes from the data, and nothing
 # that you add should: whatever this file says is public. After a change: sfumato policy check
 
 [ledger]                                 # who has spent what; keep it and back it up

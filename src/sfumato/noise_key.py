@@ -17,6 +17,15 @@ KEY_BYTES = 32
 SETTING = "noise.key_file"
 
 
+class Key(bytes):
+    """A key that does not show in tracebacks and logs, which print what is around by its `repr`."""
+
+    def __repr__(self) -> str:
+        return "<noise key>"
+
+    __str__ = __repr__
+
+
 def new_key(path: Path) -> None:
     """Write a fresh key, readable by its owner only. A file that is there already stays as it is."""
     try:
@@ -29,18 +38,19 @@ def new_key(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def read_key(path: Path) -> bytes:
+def read_key(path: Path) -> Key:
     """The key, if it is one and nobody else can read it."""
     try:
         with path.open("rb") as file:
             mode, key = os.fstat(file.fileno()).st_mode, file.read(KEY_BYTES + 1)
     except OSError:
-        raise ConfigError(SETTING, f"{str(path)!r} cannot be read; `sfumato init` makes one") from None
+        way_out = "put it back, or make a new one: see docs/how-to/look-after-the-ledger.md"
+        raise ConfigError(SETTING, f"{str(path)!r} cannot be read; {way_out}") from None
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigError(SETTING, f"{str(path)!r} can be read by others; run: chmod 600 {str(path)!r}")
     if len(key) != KEY_BYTES:
         raise ConfigError(SETTING, f"{str(path)!r} must hold exactly {KEY_BYTES} random bytes")
-    return key
+    return Key(key)
 
 
 def epoch(key: bytes) -> str:

@@ -170,7 +170,7 @@ class Answer:
         """Horizontal bars with error whiskers, the largest on top. A list without counts has nothing to draw."""
         from sfumato import charts
 
-        return charts.chart(self.figures(), title=title, price=self._price())
+        return charts.chart(self.figures(), title=title)
 
     def _repr_html_(self) -> str:
         from sfumato import charts
@@ -189,6 +189,7 @@ class Answer:
             measure=measure,
             counts=() if measure is None else tuple(self._column(measure)),
             error=0 if measure is None else self.receipt.error95[measure],
+            thinned=any("absent" in note for note in self.notes),
         )
 
     def lines(self) -> dict[str, str]:

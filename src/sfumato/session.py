@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from sfumato import noise_key
 from sfumato.accounting import Charge
+from sfumato.accounting.numbers import whole
 from sfumato.answer import Desk, Inquiry, answer
 from sfumato.budget import Hold, Ledger, accounts_of, open_ledger, report
 from sfumato.catalog import Catalog
@@ -43,7 +44,11 @@ class Session:
     """The doors of one configuration. Thread-safe; a context manager."""
 
     def __init__(
-        self, config: str | os.PathLike[str] | Config = "sfumato.toml", *, clock: Callable[[], datetime] | None = None
+        self,
+        config: str | os.PathLike[str] | Config = "sfumato.toml",
+        *,
+        clock: Callable[[], datetime] | None = None,
+        finish: bool = True,
     ) -> None:
         """Open a configuration for asking. Requests that were reserved and never answered are finished first."""
         self.config = config if isinstance(config, Config) else load_config(config)
@@ -56,7 +61,8 @@ class Session:
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
             self._desk = Desk(engines, self._ledger, key, noise_key.epoch(key), self._clock)
-            self.finish()
+            if finish:
+                self.finish()
         except BaseException:
             self.close()
             raise
@@ -85,7 +91,7 @@ class Session:
             worst=worst,
             error95={} if shown is None else {inquiry.plan.measure: shown},
             left=standings[0].left,
-            answers_left=min((_times(left, mechanism.reserve) for left in enforced), default=None),
+            answers_left=min((_times(left, worst) for left in enforced), default=None) if worst else None,
         )
 
     def budget(self, analyst: str) -> BudgetReport:
@@ -95,9 +101,12 @@ class Session:
     def charges(self, analyst: str, *, cursor: str | None = None, rows: int = 100) -> Charges:
         """What an analyst's questions have cost, the latest first. `cursor` is the `next` of the page before."""
         self.config.analyst(analyst)
-        if cursor is not None and not (isinstance(cursor, str) and cursor.isdigit() and len(cursor) < 19):
+        if cursor is not None and not (
+            isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 19
+        ):
             raise InvalidArgument("cursor", "must be the `next` of the page before")
-        return self._desk.ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
+        before = None if cursor is None else int(cursor)
+        return self._desk.ledger.history(analyst, before=before, rows=whole("rows", rows, at_least=1, at_most=10_000))
 
     def tables(self) -> Tables:
         """What may be asked about."""

@@ -6,17 +6,19 @@ terminal that knows only ASCII gets the rest as escapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.charts import NOTHING_SHOWN, Figures, heading, visible
+from sfumato.charts import NOTHING_SHOWN, Figures, heading, shown, visible
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, Standing
 
 
@@ -29,16 +31,16 @@ class Words:
     cropped: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        told, width = self._told(options), options.max_width
+        told, width = self.told(options), options.max_width
         if self.cropped and options.ascii_only and len(told) > width:
             told = told[: max(width - 3, 0)] + "..."[:width]
         yield Text(told, self.style, no_wrap=self.cropped, overflow="ellipsis" if self.cropped else "fold")
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        whole = Measurement.get(console, options, Text(self._told(options)))
+        whole = Measurement.get(console, options, Text(self.told(options)))
         return Measurement(1, whole.maximum) if self.cropped else whole
 
-    def _told(self, options: ConsoleOptions) -> str:
+    def told(self, options: ConsoleOptions) -> str:
         told = visible(self.text)
         return told.encode("ascii", "backslashreplace").decode() if options.ascii_only else told
 
@@ -50,7 +52,7 @@ class Interval:
     error: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Words]:
-        yield Words(f"{'+/-' if options.ascii_only else '±'} {self.error}", "dim")
+        yield Words(f"{'+/-' if options.ascii_only else '±'} {self.error:,}", "dim")
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement.get(console, options, next(self.__rich_console__(console, options)))
@@ -77,6 +79,41 @@ class Bar:
         return max(8 * width * count // self.longest, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """A table that ends in bars: `build` makes it, with bars of a least width, or without any for 0.
+
+    `labels` are its columns of names, header and cells. Where the terminal is narrow the bars shrink and go, so that
+    names and numbers stay whole. Only names that are long, and still differ when they are cropped, make room for bars.
+    """
+
+    build: Callable[[int], Table]
+    labels: Sequence[Sequence[Words]]
+    bars: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        whole = Measurement.get(console, options.update(max_width=_ENDLESS), self.build(0)).maximum + _GAP
+        room = options.max_width - whole
+        if room >= _LEAST_BARS:
+            yield self.build(min(room, self.bars))
+        else:
+            yield self.build(self.bars if self._crops_well(room - self.bars, options) else 0)
+
+    def _crops_well(self, room: int, options: ConsoleOptions) -> bool:
+        """Whether columns that give up what is missing (`room` is negative) keep their names apart and readable."""
+        columns = [[words.told(options) for words in column] for column in self.labels]
+        widths = [max(map(cell_len, column)) for column in columns]
+        most = max(widths, default=0)
+        while most > 0 and sum(min(width, most) for width in widths) > sum(widths) + room:
+            most -= 1
+        whole = [*zip(*(column[1:] for column in columns), strict=True)]
+        kept = {tuple(text if cell_len(text) <= most else text[: most - 3] for text in key) for key in whole}
+        return most >= _READABLE and len(kept) == len({*whole})
+
+
+_ENDLESS, _GAP, _LEAST_BARS, _READABLE = 100_000, 2, 6, 20
+
+
 def render(answer: Answer, *, title: str = "") -> RenderableType:
     """An answer: its rows with bars, below them the receipt and the notes."""
     head: list[RenderableType] = [Words(title, "bold", cropped=False), ""] if title else []
@@ -87,19 +124,33 @@ def table(figures: Figures) -> RenderableType:
     """Keys, counts, their error, and bars. Long keys are cropped, so that numbers and bars stay whole."""
     if not figures.keys:
         return Text(NOTHING_SHOWN)
-    keys = [[Words(part) for part in key] for key in figures.keys]
+    if figures.measure is not None:
+        labels = [_labels(name, [key[place] for key in figures.keys]) for place, name in enumerate(figures.by)]
+        return Barred(partial(_counted, figures), labels, bars=20)
     grid = _grid(figures.by)
-    if figures.measure is None:
-        for key in keys:
-            grid.add_row(*key)
-        return grid
-    _add_number(grid, figures.measure)
-    grid.add_column(Words("95%"), no_wrap=True)
-    _add_bars(grid, at_least=20)
-    longest = max(*figures.counts, 1 - figures.error) + figures.error
-    for key, count in zip(keys, figures.counts, strict=True):
-        grid.add_row(*key, Words(f"{count:,}"), Interval(figures.error), Bar(count, figures.error, longest))
+    for key in figures.keys:
+        grid.add_row(*map(_key, key))
     return grid
+
+
+def _counted(figures: Figures, bars: int) -> Table:
+    grid = _grid(figures.by)
+    _add_number(grid, figures.measure or "")
+    grid.add_column(Words("95%"), no_wrap=True)
+    _add_bars(grid, at_least=bars)
+    longest = max(*figures.counts, 1 - figures.error) + figures.error
+    for key, count in zip(figures.keys, figures.counts, strict=True):
+        bar = [Bar(count, figures.error, longest)] if bars else []
+        grid.add_row(*map(_key, key), Words(f"{count:,}"), Interval(figures.error), *bar)
+    return grid
+
+
+def _key(part: str) -> Words:
+    return Words(shown(part))
+
+
+def _labels(name: str, parts: Sequence[str]) -> list[Words]:
+    return [Words(heading(name)), *map(_key, parts)]
 
 
 def render_estimate(estimate: Estimate) -> RenderableType:
@@ -128,15 +179,20 @@ def render_budget(report: BudgetReport) -> RenderableType:
     """What may still be spent: a bar is solid as far as is spent, shaded across what is reserved."""
     resets = "never resets" if report.resets is None else f"resets on {report.resets}"
     head = Words(f"{report.analyst}: {report.mode}, {resets}", "bold", cropped=False)
+    labels = [_labels("account", [standing.account for standing in report.accounts])]
+    return Group(head, "", indented(Barred(partial(_accounts, report), labels, bars=8)))
+
+
+def _accounts(report: BudgetReport, bars: int) -> Table:
     grid = _grid(("account",))
     grid.add_column("", no_wrap=True)
     for name in ("limit", "spent", "reserved", "left"):
         _add_number(grid, name)
-    _add_bars(grid, at_least=8)
+    _add_bars(grid, at_least=bars)
     for standing in report.accounts:
-        for row in _standing(standing):
-            grid.add_row(*row)
-    return Group(head, "", indented(grid))
+        for *cells, bar in _standing(standing):
+            grid.add_row(*cells, *([bar] if bars else []))
+    return grid
 
 
 def _standing(standing: Standing) -> Iterator[Sequence[RenderableType]]:
@@ -197,7 +253,10 @@ def _add_number(grid: Table, name: str) -> None:
 
 
 def _add_bars(grid: Table, *, at_least: int) -> None:
-    grid.add_column("", ratio=1, width=at_least, no_wrap=True)
+    """A column that takes what is left of the line. A table without it is as wide as its words."""
+    if at_least:
+        grid.add_column("", ratio=1, width=at_least, no_wrap=True)
+    grid.expand = bool(at_least)
 
 
 def _amount(amount: Fraction) -> Words:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ from worlds import NOW, World, lasting, new_world, spent, standing
 
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import accounts_of
+from sfumato.answer import _cells
 from sfumato.engines.base import COULD_NOT_ANSWER
 from sfumato.errors import (
     BudgetExhausted,
@@ -31,6 +32,7 @@ from sfumato.errors import (
     NotSupported,
     Refused,
 )
+from sfumato.noise_key import new_key
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
 
@@ -539,7 +541,7 @@ def test_a_longer_max_k_keeps_the_stored_answers_and_gives_longer_ones(world):
 
 
 def test_no_stored_answer_leaves_before_the_fence_has_seen_it(world, monkeypatch):
-    """The power fails between the transaction and the fence; then the answer is fetched by its digest."""
+    """The power fails between the transaction and the fence; then the question is asked again."""
     world.open().close()
     copy = (world.folder / "ledger.db").read_bytes()
     with world.open() as session:
@@ -547,12 +549,55 @@ def test_no_stored_answer_leaves_before_the_fence_has_seen_it(world, monkeypatch
         with pytest.raises(ZeroDivisionError):
             session.ask(ARTICLES, analyst="anna")
     with world.open() as session:
-        digest = session.charges("anna").rows[0].digest
-        left = session._ledger.answer(accounts_of(session.config, "anna"), digest, NOW)
-    assert left is not None
+        assert session.ask(ARTICLES, analyst="anna").receipt.repeat
     (world.folder / "ledger.db").write_bytes(copy)
     with pytest.raises(LedgerFailed):
         world.open()
+
+
+@pytest.mark.parametrize("failure", [LedgerFailed, KeyboardInterrupt, ValueError])
+def test_no_failure_carries_rows_that_are_not_paid_for(world, monkeypatch, failure):
+    """The payload is the whole ranking; where the transaction failed, its noise will be drawn again on other rows."""
+
+    def settle(self, ask, held, payload, reveal, now):
+        raise failure("on the way")
+
+    with world.open() as session:
+        monkeypatch.setattr(type(session._ledger), "settle", settle)
+        with pytest.raises(failure) as caught:
+            session.ask(ARTICLES, analyst="anna")
+    at, held = caught.value.__traceback__, []
+    while at is not None:
+        held += [repr(value) for value in at.tb_frame.f_locals.values() if at.tb_frame.f_code.co_name != "settle"]
+        at = at.tb_next
+    assert held
+    assert not any("article-0" in value for value in held)
+    assert caught.value.__context__ is None
+
+
+def test_the_sign_of_zero_tells_nothing():
+    """The engine groups both zeros, and shows the one that it met first: one person's."""
+    assert [json.dumps(_cells(zero)) for zero in (0.0, -0.0, Fraction(0))] == ["[0.0]"] * 3
+
+
+def test_a_public_list_of_numbers_can_be_asked(tmp_path):
+    with duckdb.connect(tmp_path / "d.duckdb") as database:
+        database.execute("CREATE TABLE t AS SELECT range AS u, 0.1::DECIMAL(38, 20) AS x FROM range(5000)")
+        database.execute("INSERT INTO t VALUES (9999, 0.10000000000000000001)")  # the engine's double says 0.1 too
+    new_key(tmp_path / "noise.key")
+    (tmp_path / "books").mkdir()
+    (tmp_path / "c.toml").write_text(
+        '[ledger]\nurl = "sqlite:books/l.db"\nfence = "fence"\n[engines.e]\ntype = "duckdb"\ndatabase = "d.duckdb"\n'
+        '[tables.t]\nengine = "e"\nsource = "t"\nprivacy_unit = "u"\n'
+        "[tables.t.columns]\nx = { domain = [0.1, 0.2], max_groups = 1 }\n"
+        '[tables.t.measures]\npeople = { count = "units" }\n'
+        "[budgets.b]\nepsilon_per = 0.15\ndelta_per = 1e-10\ninformation = 100\ncalls = 1\n"
+        '[analysts.anna]\nbudget = "b"\n'
+    )
+    with Session(tmp_path / "c.toml") as session:
+        rows = session.ask(Histogram("t", "x", "people"), analyst="anna").rows
+    assert [row["x"] for row in rows] == [0.1, 0.2]
+    assert abs(rows[0]["people"] - 5000) < 150
 
 
 # Threads
@@ -614,3 +659,41 @@ def test_a_world_is_the_same_for_the_same_seed(tmp_path):
             rows.append(connection.execute("SELECT * FROM engagements ORDER BY ALL").fetchall())
     assert rows[0] == rows[1]
     assert len(rows[0]) == 9000
+
+
+# What the owner changes
+
+
+def test_another_source_is_other_data(world):
+    """The stored answer belongs to the rows it was computed from."""
+    with world.open() as session:
+        first = session.ask(REGION, analyst="anna")
+    text = (world.folder / "sfumato.toml").read_text()
+    with duckdb.connect(world.database) as database:
+        database.execute("CREATE VIEW others AS SELECT * FROM engagements")
+    (world.folder / "sfumato.toml").write_text(text.replace('source = "engagements"', 'source = "others"'))
+    with world.open() as session:
+        second = session.ask(REGION, analyst="anna")
+    assert not second.receipt.repeat
+    assert second.receipt.digest != first.receipt.digest
+
+
+def test_an_estimate_counts_what_is_paid_already(world):
+    with world.open() as session:
+        session.ask(ARTICLES, analyst="anna")
+        again = session.estimate(ARTICLES, analyst="anna")
+        assert (again.least, again.worst, again.answers_left) == (NOTHING, NOTHING, None)
+        longer = session.estimate(dataclasses.replace(ARTICLES, k=6), analyst="anna")
+        assert (longer.least, longer.worst) == (Charge(1), Charge(2))
+        assert longer.answers_left == int(longer.left.information // 2)
+
+
+@pytest.mark.parametrize("rows", [0, -1, "5", 10**6])
+def test_a_page_of_charges_has_a_sensible_length(world, rows):
+    with world.open() as session, pytest.raises(InvalidArgument, match="rows"):
+        session.charges("anna", rows=rows)
+
+
+def test_a_person_is_counted_and_not_named(world):
+    with world.open() as session, pytest.raises(NotSupported, match="people are counted, not named"):
+        session.ask("SELECT member_id, members FROM engagements GROUP BY member_id", analyst="anna")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from contracts.ledger import LedgerContract, answer, refusal, reserve, spent, top
-from sfumato.accounting import Charge
-from sfumato.budget import open_ledger
+from contracts.ledger import ANNA, NOW, LedgerContract, answer, refusal, reserve, spent, top
+from sfumato.accounting import NOTHING, Charge
+from sfumato.budget import Ledger, open_ledger
 from sfumato.budget.sqlite import SQLiteStore
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError
@@ -112,3 +112,48 @@ class TestSQLiteLedger(LedgerContract):
 def test_only_known_urls_are_ledgers(tmp_path):
     with pytest.raises(ConfigError, match=r"ledger\.url"):
         open_ledger(LedgerSettings("mysql://localhost"), tmp_path)
+
+
+class TestTheDefaultFence:
+    """Where `[ledger] fence` says nothing: in the state folder, under the ledger's own name, known by its place."""
+
+    @pytest.fixture(autouse=True)
+    def state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        self.folder = tmp_path / "ledger"
+        self.folder.mkdir()
+
+    def opened(self, folder: Path | None = None) -> Ledger:
+        return open_ledger(LedgerSettings("sqlite:books.db"), folder or self.folder)
+
+    def test_a_lost_ledger_that_is_begun_anew_is_not_served(self):
+        with self.opened() as ledger:
+            answer(ledger, top())
+        for file in self.folder.iterdir():
+            file.unlink()
+        with self.opened() as ledger:
+            assert "belongs to another ledger" in str(refusal(lambda: reserve(ledger, top())))
+            ledger.recover([ANNA], NOW)
+            assert ledger.left([ANNA], NOW)[0].left == NOTHING
+        with self.opened() as ledger:
+            assert ledger.verify() == []
+
+    def test_a_ledger_can_be_moved(self, tmp_path):
+        with self.opened() as ledger:
+            answer(ledger, top())
+        moved = self.folder.rename(tmp_path / "moved")
+        with self.opened(moved) as ledger:
+            assert answer(ledger, top()).repeat
+
+    def test_two_ledgers_have_two_fences(self, tmp_path):
+        (tmp_path / "other").mkdir()
+        with self.opened() as ledger, self.opened(tmp_path / "other") as other:
+            assert ledger.fence.path != other.fence.path
+            answer(ledger, top())
+            assert answer(other, top()).charge == Charge(5, 1)
+
+    def test_the_refusal_names_the_file(self):
+        with self.opened() as ledger:
+            answer(ledger, top())
+            ledger.fence.path.unlink()
+            assert str(ledger.fence.path) in str(refusal(lambda: reserve(ledger, top())))

@@ -150,7 +150,6 @@ OPERATIONS: dict[str, Callable[[Ledger], object]] = {
     "holds": lambda ledger: ledger.holds(),
     "left": lambda ledger: ledger.left([ANNA], NOW),
     "prices": lambda ledger: ledger.prices(top(), [top().worst]),
-    "answer": lambda ledger: ledger.answer([ANNA], top().digest, NOW),
     "history": lambda ledger: ledger.history("anna"),
     "grant": lambda ledger: ledger.grant(ANNA, UNIT, "more", NOW),
 }
@@ -443,11 +442,36 @@ class LedgerContract:
         assert spent(ledger) == spent(ledger, ACME) == Charge(11, 1)
 
     def test_an_answer_is_its_askers_only(self):
-        ledger, ask = self.make(), top(2)
-        body = answer(ledger, ask).body
-        assert ledger.answer([ANNA], ask.digest, NOW) == body
-        assert ledger.answer([BOB], ask.digest, NOW) is None
-        assert ledger.answer([ANNA], "nothing", NOW) is None
+        ledger, bob = self.make(), own("bob")
+        answer(ledger, top(2))
+        assert not answer(ledger, top(2, "list", bob)).repeat
+        assert spent(ledger, bob) == Charge(5, 1)
+
+    def test_an_organisation_that_she_joined_later_pays_for_what_leaves_again(self):
+        ledger = self.make()
+        first = answer(ledger, top(2))
+        again = answer(ledger, top(2, "list", ANNA, ACME))
+        assert (again.body, again.charge, again.repeat) == (first.body, NOTHING, True)
+        assert spent(ledger, ACME) == Charge(5, 1)
+        assert answer(ledger, top(2, "list", ANNA, ACME)).repeat
+        assert spent(ledger, ACME) == Charge(5, 1)
+        poor = Account("organisation:poor", budget(information=4), shared=True)
+        with pytest.raises(BudgetExhausted):
+            answer(ledger, top(2, "list", ANNA, poor))
+        assert ledger.verify() == []
+
+    def test_a_cap_that_was_added_after_the_reservation_pays_before_the_answer_leaves(self):
+        ledger = self.make()
+        reserve(ledger, top(2))
+        poor = Account("table:t", budget(information=4), shared=True)
+        before = self.books()
+        with pytest.raises(BudgetExhausted):
+            reserve(ledger, top(2, "list", ANNA, poor))
+        assert self.books() == before
+        cap = Account("table:t", budget(information=5), shared=True)
+        assert answer(ledger, top(2, "list", ANNA, cap)).charge == Charge(5, 1)
+        assert spent(ledger, cap) == Charge(5, 1)
+        assert ledger.verify() == []
 
     def test_an_answer_that_costs_more_than_its_reserve_does_not_leave(self):
         ledger, ask = self.make(), top(2)
@@ -555,7 +579,7 @@ class LedgerContract:
         with pytest.raises(LedgerFailed, match="what was charged stands"):
             settle(ledger, ask)
         assert self.books() == before
-        assert ledger.answer([ANNA], ask.digest, NOW) is None
+        assert self.raw("SELECT * FROM answers") == []
 
     def test_a_hold_carries_all_that_is_needed_to_run_it_again(self):
         ledger, ask = self.make(), top(2, "list", ANNA, ACME)

@@ -565,3 +565,22 @@ def test_csv_files_of_one_table_have_one_header(tmp_path):
     (tmp_path / "b.csv").write_text("v,u\n1,2\n")
     with pytest.raises(EngineFailed, match="different header rows"):
         DuckDBEngine({"t": str(tmp_path / "*.csv")})
+
+
+@pytest.mark.parametrize("cell", ["7", "n/a", "", "2026-11-15"])
+def test_no_row_of_a_csv_file_changes_its_types(tmp_path, cell):
+    """What the policy does not say is text; what it says is so, whatever the cells are."""
+    (tmp_path / "x.csv").write_text(f"unit,age,n\n1,30,4\n2,{cell},5\n")
+    with DuckDBEngine({"t": str(tmp_path / "x.csv")}, types={"t": {"n": "integer"}}) as engine:
+        assert engine.schema("t") == {"unit": "text", "age": "text", "n": "integer"}
+        assert engine.run(exp.select(exp.func("SUM", exp.column("n"))).from_("t")) == [(9,)]
+
+
+def test_folders_named_after_values_are_text_whatever_the_values_are(tmp_path):
+    """`city=1` beside `city=berlin` would otherwise decide the type of the column."""
+    for city in ("1", "2"):
+        (tmp_path / f"city={city}").mkdir()
+        with duckdb.connect() as writer:
+            writer.execute(f"COPY (SELECT 1 AS unit) TO '{tmp_path}/city={city}/x.parquet'")
+    with DuckDBEngine({"t": str(tmp_path / "*" / "*.parquet")}) as engine:
+        assert engine.schema("t")["city"] == "text"

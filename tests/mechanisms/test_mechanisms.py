@@ -382,7 +382,7 @@ def test_nothing_depends_on_the_decimal_context_of_the_caller(monkeypatch):
     """A careless or hostile context: two digits, and an exception whenever anything is rounded."""
 
     def everything():
-        unknown._gumbel_gap.cache_clear()
+        unknown.bottom_gap.cache_clear()
         top = unknown_gumbel(ROWS, k=5, max_k=10, epsilon=0.3, delta=1e-6, rng=keyed(b"c"))
         kept = select_geometric(np.arange(40), epsilon=1, delta=1e-3, max_keys=3, rng=keyed(b"c")).kept.tolist()
         return top, kept, keyed(b"c").discrete_gaussian(50, 60).tolist()

@@ -81,14 +81,15 @@ PLACES = {"word": 1, "letter": 2}
 @pytest.mark.parametrize("by", SHAPES, ids=str)
 @pytest.mark.parametrize("max_groups", [None, 1, 2])
 @settings(max_examples=12)
-@given(data=tables)
-def test_counts_are_exact(data, measure, by, max_groups):
-    where = {"n": {"ge": 0}}
+@given(data=tables, filtered=st.booleans())
+def test_counts_are_exact(data, filtered, measure, by, max_groups):
+    where = {"n": {"ge": 0}} if filtered else None
     request = Histogram("t", by, measure, where) if by else Total("t", measure, where)
     found = counted(data, request, policy(max_groups))
     most = None if max_groups is None else max_groups ** len(by)
     keys = tuple(PLACES[name] for name in sorted(by))
-    reference = expected(data, keys, measure, most, lambda row: row[3] is not None and row[3] >= 0)
+    passes = (lambda row: row[3] is not None and row[3] >= 0) if filtered else (lambda row: True)
+    reference = expected(data, keys, measure, most, passes)
     assert {key: count for key, count in found.items() if count} == {key: n for key, n in reference.items() if n}
 
 
@@ -104,6 +105,11 @@ def test_one_person_moves_no_count_down_none_beyond_tau_and_few_at_all(data, own
     tau = {"people": 1, "rows": 2, "sum": 5}[measure]
     assert all(0 <= change <= tau for change in moved.values())
     assert sum(change > 0 for change in moved.values()) <= max_groups
+
+
+def test_a_missing_number_adds_nothing():
+    data = [(1, "a", "x", 4), (1, "a", "x", None), (2, "a", "x", None)]
+    assert counted(data, Histogram("t", "word", "sum"), policy(1)) == {("a",): 4}
 
 
 def test_a_guaranteed_bound_is_not_enforced():
@@ -263,6 +269,11 @@ def test_numbers_that_are_no_numbers_are_no_keys():
         assert engine.execute(query).fetchall() == [(1.5, 1)]
         engine.execute("CREATE OR REPLACE TABLE t AS SELECT 1 AS unit, 99999999999999999999999999999999999.9 AS x")
         assert len(engine.execute(query).fetchall()) == 1
+
+
+def test_text_that_no_filter_could_name_is_no_key():
+    data = [(1, "a" * 1000, "x", 1), (2, "a" * 1001, "x", 1)]
+    assert counted(data, Histogram("t", "word", "people"), policy(None)) == {("a" * 1000,): 1}
 
 
 def test_another_longest_list_is_another_ranking():

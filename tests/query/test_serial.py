@@ -21,7 +21,10 @@ from sfumato.query.values import MAX_INTEGER, plain, typed
 EDGES = {
     "text": ["", "a", "b", "A", "é", "\U0001f600", "it's", '"', "or", "2026-01-01", " ", "x" * 1000],
     "integer": [0, 1, 2, 3, 5, -1, 2**53, 2**53 + 1, MAX_INTEGER - 1, MAX_INTEGER, -MAX_INTEGER],
-    "number": [Fraction(n) for n in ("0", "1", "-1/2", "1/1000000000000000", "999999999999999.999999999999999")],
+    "number": [
+        *(Fraction(n) for n in ("0", "1", "-1/2", "1/1000000000000000", "999999999999999.9999999999999999999999999")),
+        *(Fraction(n) for n in ("0.0033333333333333335", f"1/{10**25}")),
+    ],
     "boolean": [False, True],
     "date": [date.min, date(2024, 2, 28), date(2024, 2, 29), date(2024, 3, 1), date.max],
     "timestamp": [datetime.min, datetime(2024, 2, 29), datetime(2024, 2, 29, 1, 2, 3, 4), datetime.max],
@@ -30,7 +33,7 @@ COLUMNS = {"article": "text", "n": "integer", "score": "number", "paid": "boolea
 WIDE = {
     "text": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5),
     "integer": st.integers(-MAX_INTEGER, MAX_INTEGER),
-    "number": st.integers(1 - 10**30, 10**30 - 1).map(lambda n: Fraction(n, 10**15)),
+    "number": st.integers(1 - 10**40, 10**40 - 1).map(lambda n: Fraction(n, 10**25)),
     "boolean": st.booleans(),
     "date": st.dates(),
     "timestamp": st.datetimes(),

@@ -5,16 +5,18 @@ Reserve before a row is read; settle with the answer, in one transaction; then t
 
 from __future__ import annotations
 
+import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sfumato.budget.accounts import accounts_of, all_accounts, report
 from sfumato.budget.books import Hold, Row
-from sfumato.budget.fence import Fence
+from sfumato.budget.fence import UNWRITABLE, Fence
 from sfumato.budget.ledger import Account, Ask, Held, Ledger, Revealed, Settled
 from sfumato.budget.store import Store
 from sfumato.config import LedgerSettings
-from sfumato.errors import ConfigError
+from sfumato.errors import ConfigError, LedgerFailed
 
 __all__ = [
     "Account",
@@ -39,10 +41,26 @@ def open_ledger(settings: LedgerSettings, folder: Path) -> Ledger:
     """The ledger of a configuration; a new one where there is none. Relative paths start at `folder`."""
     store = _store(settings, folder)
     try:
-        return Ledger(store, lambda identity: Fence(settings.fence or _state_folder() / f"{identity}.fence"))
+        return Ledger(store, lambda identity: Fence(settings.fence or _fence_of(store.place, identity)))
     except BaseException:
         store.close()
         raise
+
+
+def _fence_of(place: str, identity: str) -> Path:
+    """By default a fence has its ledger's name, so that a ledger can be moved, and every place remembers its fence.
+
+    A ledger that was lost, and begun anew in the same place, meets the fence of the lost one and is not served.
+    """
+    folder = _state_folder()
+    note = folder / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError), note.open("x") as file:
+            file.write(identity)
+        return folder / f"{note.read_text().strip()}.fence"
+    except OSError:
+        raise LedgerFailed(UNWRITABLE) from None
 
 
 def _store(settings: LedgerSettings, folder: Path) -> Store:

@@ -221,7 +221,10 @@ class Books:
         return found[0][0] if found else None
 
     def store_answer(self, account: str, digest: str, body: str) -> None:
-        self.run("INSERT INTO answers (account, digest, body) VALUES (?, ?, ?)", account, digest, body)
+        self.run(
+            "INSERT INTO answers (account, digest, body) VALUES (?, ?, ?) ON CONFLICT (account, digest) DO NOTHING",
+            *(account, digest, body),
+        )
 
     # -- holds --
 

@@ -35,7 +35,7 @@ from sfumato.budget.fence import Fence, Mark, Total
 from sfumato.budget.migrations import LATEST, migrate
 from sfumato.budget.store import Run, Store
 from sfumato.config import Budget
-from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, LedgerFailed
+from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, LedgerFailed, LedgerSetBack
 from sfumato.mechanisms import Step
 from sfumato.records import ChargeRow, Charges, Standing
 
@@ -47,7 +47,7 @@ OLD_COPY = (
 )
 NO_FENCE = (
     "the ledger's fence is missing or belongs to another ledger, so nobody can tell whether this is the newest copy. "
-    "Put the fence back, see [ledger] fence, or run: sfumato budget recover"
+    "Put the ledger or its fence back, or run: sfumato budget recover"
 )
 LEFT_BEHIND = "this request was closed or begun anew while it was being answered; what was charged stands"
 
@@ -134,10 +134,9 @@ class Ledger:
         with self._books(self._store.writing) as books:
             settled = _repeated(books, ask, now)
             if settled is None:
-                hold = books.hold(ask.own.name, ask.digest)
-                if hold is None and resume:
+                if resume and books.hold(ask.own.name, ask.digest) is None:
                     raise LedgerFailed(LEFT_BEHIND)
-                hold = hold or _hold(books, ask, now)
+                hold = _held(books, ask, now)
                 nonce, payload = books.atom(ask.atom) or _begun(books, ask.atom)
                 if payload is None:
                     return Held(bytes.fromhex(nonce))
@@ -203,15 +202,6 @@ class Ledger:
                     return name
         return None
 
-    def answer(self, accounts: Sequence[Account], digest: str, now: datetime) -> str | None:
-        """The stored answer of the first account; None for somebody else's as for none at all."""
-        with self._books(self._store.reading) as books:
-            body = books.answer(accounts[0].name, digest)
-            mark = _mark(books, accounts, now)
-        if body is not None:
-            self.fence.advance(mark)
-        return body
-
     def history(self, analyst: str | None, *, before: int | None = None, rows: int = 100) -> Charges:
         """What an analyst's requests (everybody's: None) did to the accounts, the latest first."""
         with self._books(self._store.reading) as books:
@@ -250,11 +240,11 @@ class Ledger:
 
     def _check_continues(self, books: Books, mark: Mark | None) -> None:
         if mark is None or mark.ledger != books.head.id:
-            raise LedgerFailed(NO_FENCE)
+            raise LedgerSetBack(f"{NO_FENCE} ({self.fence.path})")
         if mark.sequence > books.head.sequence:
-            raise LedgerFailed(OLD_COPY)
+            raise LedgerSetBack(OLD_COPY)
         if mark is not self._seen and books.hash_at(mark.sequence) != mark.head:
-            raise LedgerFailed(OLD_COPY)
+            raise LedgerSetBack(OLD_COPY)
         self._seen = mark
 
     def verify(self) -> list[str]:
@@ -333,20 +323,29 @@ def _cost(steps: Iterable[Step]) -> Charge:
     return sum((step.charge for step in steps), NOTHING)
 
 
-def _hold(books: Books, ask: Ask, now: datetime) -> Hold:
-    """Reserve on every account: all are checked before the first is written."""
-    balances, parts = [], []
-    for account, cost in _costs(books, ask):
-        balance = _balance(books, account, now)
-        _check_fits(account, balance, cost, now)
-        balances.append(balance)
-        parts.append(Part(account.name, balance.period, cost))
+def _held(books: Books, ask: Ask, now: datetime) -> Hold:
+    """The request's reservation: begun, or joined by accounts that have come to pay for it since.
+
+    All accounts are checked before the first is written.
+    """
     names = ask.own.name, ask.digest, _text(now), ask.analyst, ask.atom, ask.epoch, ask.version
-    hold = Hold(*names, dict(ask.request), tuple(parts))
-    for balance, part in zip(balances, parts, strict=True):
+    begun = books.hold(ask.own.name, ask.digest)
+    hold = begun or Hold(*names, dict(ask.request), ())
+    paying = {part.account for part in hold.parts}
+    late = [(account, cost) for account, cost in _costs(books, ask) if account.name not in paying]
+    if not late:
+        return hold
+    balances = [_balance(books, account, now) for account, _ in late]
+    for (account, cost), balance in zip(late, balances, strict=True):
+        _check_fits(account, balance, cost, now)
+    parts = [Part(balance.account, balance.period, cost) for (_, cost), balance in zip(late, balances, strict=True)]
+    for part, balance in zip(parts, balances, strict=True):
         books.move(balance, _row("reserve", hold, part, now, reserved=part.charge))
-    books.begin_hold(hold)
-    return hold
+    if begun is not None:
+        books.end_hold(begun)
+    joined = replace(hold, parts=(*hold.parts, *parts))
+    books.begin_hold(joined)
+    return joined
 
 
 def _costs(books: Books, ask: Ask) -> list[tuple[Account, Charge]]:
@@ -368,8 +367,8 @@ def _check_fits(account: Account, balance: Balance, cost: Charge, now: datetime)
 
 
 def _settle(books: Books, ask: Ask, hold: Hold, payload: str, reveal: Reveal, now: datetime) -> Settled:
-    revealed = reveal(payload)
-    paid_now = NOTHING
+    revealed, before, paid_now = reveal(payload), books.answer(hold.account, hold.digest), NOTHING
+    body = revealed.body if before is None else before
     for part in hold.parts:
         own = part.account == hold.account
         paid = books.paid(part.account, hold.atom)
@@ -379,19 +378,22 @@ def _settle(books: Books, ask: Ask, hold: Hold, payload: str, reveal: Reveal, no
         if not cost <= part.charge:
             raise LedgerFailed("an answer would cost more than was reserved for it; it does not leave")
         tokens = sorted(map(token, steps))
-        note = {"atom": hold.atom, "steps": tokens, "answer": sha256(revealed.body), "payload": sha256(payload)}
+        note = {"atom": hold.atom, "steps": tokens, "answer": sha256(body), "payload": sha256(payload)}
         row = _row("settle", hold, part, now, reserved=NOTHING - part.charge, spent=cost, note=json.dumps(note))
         books.move(_found(books, part), row)
         books.pay(part.account, hold.atom, paid.union(tokens))
         paid_now = cost if own else paid_now
-    books.store_answer(hold.account, hold.digest, revealed.body)
+    books.store_answer(hold.account, hold.digest, body)
     books.end_hold(hold)
-    return Settled(revealed.body, paid_now, _standing(books, ask.own, now), repeat=False)
+    return Settled(body, paid_now, _standing(books, ask.own, now), repeat=before is not None)
 
 
 def _repeated(books: Books, ask: Ask, now: datetime) -> Settled | None:
+    """The answer as it left before, if everybody who pays for it now has paid: a cap may be new, or an organisation."""
     body = books.answer(ask.own.name, ask.digest)
-    return None if body is None else Settled(body, NOTHING, _standing(books, ask.own, now), repeat=True)
+    if body is None or any(cost for _, cost in _costs(books, ask)):
+        return None
+    return Settled(body, NOTHING, _standing(books, ask.own, now), repeat=True)
 
 
 def _begun(books: Books, atom: str) -> tuple[str, None]:

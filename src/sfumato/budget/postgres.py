@@ -30,6 +30,9 @@ class PostgresStore(Store):
             raise ModuleNotFoundError("a PostgreSQL ledger needs: pip install 'sfumato[postgres]'") from missing
         self._psycopg = psycopg
         self._url = url
+        with told(psycopg.Error):
+            known = psycopg.conninfo.conninfo_to_dict(url)
+        self.place = " ".join(str(known.get(name, "")) for name in ("host", "hostaddr", "port", "dbname"))
         self._idle: list[psycopg.Connection[tuple[Any, ...]]] = []
         self._lock = threading.Lock()
         self._closed = False

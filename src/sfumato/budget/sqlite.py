@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,14 +26,18 @@ class SQLiteStore(Store):
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.place = path, str(path)
         self._lock = threading.Lock()
         self._process = os.getpid()
         if not path.parent.is_dir():
             raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist")
         with told(sqlite3.Error), told(OSError):
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._file = _identity(path)
+            self._file, mode = _identity(path), stat.S_IMODE(path.stat().st_mode)
+            if mode & 0o077:
+                raise LedgerFailed(
+                    f"others can read the ledger, which holds what is not paid for; run: chmod 600 {path}"
+                )
             self._connection: sqlite3.Connection | None = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,8 +26,10 @@ class Store(ABC):
 
     Guarantees: `writing` transactions happen one after the other, each seeing all of those before it; when the block
     ends they are on disk, and if it raises, nothing of them is. `reading` sees one state of the books.
-    Failures are `LedgerFailed`, without the store's own text.
+    Failures are `LedgerFailed`, without the store's own text. `place` says where the books are, without any secret.
     """
+
+    place: str
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Run]:
@@ -48,15 +51,22 @@ class Store(ABC):
 @contextmanager
 def told(kind: type[Exception]) -> Iterator[None]:
     """A store's own failures of this kind, told in our words."""
-    failed = False
+    failed = ""
     try:
         yield
     except SfumatoError:
         raise
-    except kind:
-        failed = True
+    except kind as error:
+        failed = _class_of(error)
     if failed:
-        raise_bare(LedgerFailed(COULD_NOT_WRITE))
+        raise_bare(LedgerFailed(f"{COULD_NOT_WRITE} ({failed})"))
+
+
+def _class_of(error: Exception) -> str:
+    """What an operator looks up: the code of a failure, without its text."""
+    code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    name = errno.errorcode.get(getattr(error, "errno", None) or 0)
+    return str(code or name or type(error).__name__)
 
 
 def raise_bare(failure: Exception) -> NoReturn:

@@ -30,7 +30,7 @@ def main() -> None:
       sfumato ask --config shop/sfumato.toml --analyst anna "SELECT ..."
 
     Every command takes --json. Exit codes: 0 done, 1 a check found differences, 2 usage or configuration,
-    3 refused (policy or budget), 4 the engine or the ledger failed.
+    3 refused (policy or budget), 4 the engine, the ledger or the output failed.
     """
 
 

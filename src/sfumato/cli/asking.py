@@ -84,7 +84,7 @@ def estimate(as_json: bool, config: str, analyst: str, sql: str | None, request:
     from sfumato.session import Session
     from sfumato.terminal import render_estimate
 
-    with Session(config) as session:
+    with Session(config, finish=False) as session:
         found = session.estimate(question, analyst=analyst)
     show(found.to_dict(), lambda: render_estimate(found), as_json=as_json)
 

@@ -13,7 +13,7 @@ import click
 
 from sfumato.cli import telling
 from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
-from sfumato.errors import InvalidArgument, LedgerFailed, NotFound, nearest
+from sfumato.errors import InvalidArgument, LedgerSetBack, NotFound, nearest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,17 +105,22 @@ def verify(as_json: bool, config: str) -> None:
       sfumato budget verify
     """
     with _opened(config) as (_, ledger):
-        problems = ledger.verify()
-    show({"problems": problems}, lambda: _verified(problems), as_json=as_json)
+        problems, fence, mark = ledger.verify(), str(ledger.fence.path), ledger.fence.mark()
+    seen = 0 if mark is None else mark.sequence
+    serial = {"problems": problems, "fence": fence}
+    show(serial, lambda: _verified(problems, fence, seen), as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)
 
 
-def _verified(problems: list[str]) -> RenderableType:
+def _verified(problems: list[str], fence: str, seen: int) -> RenderableType:
     from rich.console import Group
 
     if not problems:
-        return paragraphs("The books are right: every balance and every stored answer follows from a whole journal.")
+        return paragraphs(
+            "The books are right: every balance and every stored answer follows from a whole journal.",
+            f"Its fence, which has seen {seen:,} row{'' if seen == 1 else 's'} of it, is {fence}",
+        )
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     return Group(paragraphs(f"The books are wrong, {count}:"), "", items(problems))
 
@@ -214,20 +219,16 @@ def _account(config: Config, name: str) -> Account:
     raise NotFound(f"there is no account {name[:60]!r}{nearest(name, known) or '; there is ' + ', '.join(known)}")
 
 
-def _distrust(ledger: Ledger) -> LedgerFailed | None:
+def _distrust(ledger: Ledger) -> LedgerSetBack | None:
     """Why the ledger refuses to go on from where it is, if that is something to recover from."""
-    from sfumato.budget.ledger import NO_FENCE, OLD_COPY
-
     try:
         ledger.holds()
-    except LedgerFailed as error:
-        if str(error) in (NO_FENCE, OLD_COPY):
-            return error
-        raise
+    except LedgerSetBack as error:
+        return error
     return None
 
 
-def _confirm(why: LedgerFailed) -> None:
+def _confirm(why: LedgerSetBack) -> None:
     if not telling.on_a_terminal():
         raise InvalidArgument("--yes", "is needed where nobody can be asked: what is recovered counts as spent")
     click.echo(f"{str(why).partition('. ')[0].capitalize()}.", err=True)

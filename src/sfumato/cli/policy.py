@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sfumato.query.policy import Column, Policy, TablePolicy
 
 
+_NO_TABLES = "there is no [tables.NAME] in the file, so that nothing can be asked; `sfumato init` writes one"
+
+
 @click.group("policy", cls=Commands)
 def policy() -> None:
     """See what may be asked, and what that promises."""
@@ -31,8 +34,8 @@ def policy() -> None:
 def check(as_json: bool, config: str) -> None:
     """Compare the configuration with the live tables.
 
-    Lists every difference and exits with 1 if there is one; otherwise says what can be asked. Reads names and types
-    of columns, and the public tables that list domains.
+    Lists every difference and exits with 1 if there is one, or if there is no table; otherwise says what can be
+    asked. Reads names and types of columns, and the public tables that list domains.
 
     \b
       sfumato policy check --config sfumato.toml
@@ -42,7 +45,7 @@ def check(as_json: bool, config: str) -> None:
     settings = read(config)
     catalog = Catalog(settings)
     try:
-        problems = list(catalog.problems())
+        problems = list(catalog.problems()) if settings.tables else [ConfigError("tables", _NO_TABLES)]
         tables: Mapping[str, Any] = {}
         if not problems:
             try:
@@ -121,7 +124,7 @@ def _table(table: Mapping[str, Any]) -> Iterator[RenderableType]:
         grid.add_row(*map(Words, cells))
     yield indented(grid)
     yield ""
-    measures = ", ".join(map(_measure, table["measures"])) or "none, so that nothing can be asked; add one"
+    measures = ", ".join(map(_measure, table["measures"]))
     told = {"measures": measures, "total": "known_laplace", "hidden": f"any one {table['unit']}"}
     yield indented(lines(told | {"data": f"version {table['version']}"}))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sfumato.cli.telling import answering, paragraphs, show, typed
+from sfumato.cli.telling import answering, console, paragraphs, show, typed
 from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
     if as_json:
         show(finished.to_dict(), lambda: "", as_json=True)
     else:
-        generated.show(finished)
+        generated.show(finished, console())
 
 
 @click.command("init")
@@ -58,7 +58,7 @@ def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
     "--source",
     required=True,
     metavar="FILE",
-    help="A file or a glob: .parquet, .csv, .csv.gz, .tsv. With --database: the name of a table or view in it.",
+    help="A local file or a glob: .parquet, .csv, .csv.gz, .tsv. With --database: the name of a table or view in it.",
 )
 @click.option("--unit", required=True, metavar="COLUMN", help="The column that says whose row it is.")
 @click.option("--database", metavar="FILE", help="The DuckDB database that holds --source.")
@@ -72,7 +72,8 @@ def init(
 
     Writes DIR/sfumato.toml, with comments, and DIR/noise.key. What it writes can be asked at once; what makes
     answers better (public lists of values, bounds) you add by hand, for only you know what is public. Reads the
-    names and types of the columns and nothing else of your data, and overwrites nothing.
+    names and types of the columns and nothing else of your data, and overwrites nothing. CSV has no types: they
+    are guessed from a sample of the rows, so that Parquet is the better choice.
 
     \b
       sfumato init shop --source orders.parquet --unit customer_id

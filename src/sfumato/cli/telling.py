@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
+import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +19,32 @@ import click
 from sfumato.errors import BudgetExhausted, Failed, InvalidArgument, Refused, SfumatoError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from sfumato.config import Config
 
 DIFFERENT, USAGE, REFUSED, FAILED, INTERRUPTED = 1, 2, 3, 4, 130
 
 
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_AS_JSON = "sfumato.as_json"
+
+
 class Commands(click.Group):
-    """A group that lists its commands in the order in which somebody meets them."""
+    """A group that lists its commands in the order in which somebody meets them, and tells usage errors as JSON too."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in args
+        with _written(), _usage_told(as_json=as_json):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta.setdefault(_AS_JSON, as_json)
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _written(), _usage_told(as_json=ctx.meta[_AS_JSON]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -62,14 +82,51 @@ def answering(command: Callable[..., None]) -> Callable[..., None]:
     return told
 
 
+@contextmanager
+def _usage_told(*, as_json: bool) -> Iterator[None]:
+    """Where JSON was asked for, a usage error is a problem as others are."""
+    try:
+        yield
+    except click.UsageError as error:
+        if not as_json:
+            raise
+        _tell({"type": "usage", "title": "Usage", "detail": error.format_message()}, as_json=True)
+        raise click.exceptions.Exit(USAGE) from None
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Output that cannot be written ends the command. A reader that has left knows it; a full disk is told."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        with suppress(OSError, ValueError):  # or the interpreter would try to write it once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            with suppress(OSError):
+                click.echo(f"sfumato: Failed: the output could not be written: {error.strerror}", err=True)
+        raise click.exceptions.Exit(FAILED) from None
+
+
 def show(serial: dict[str, Any], page: Callable[[], RenderableType], *, as_json: bool) -> None:
     """One JSON object, or a page for people."""
     if as_json:
         click.echo(json.dumps(serial, indent=2))
         return
+    console().print(page(), crop=False)
+
+
+def console() -> Console:
+    """The terminal. Where its reader has left, that is an error like others."""
     from rich.console import Console
 
-    Console(highlight=False).print(page(), crop=False)
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, "the reader has left")
+
+    return Terminal(highlight=False)
 
 
 def paragraphs(*texts: str) -> RenderableType:

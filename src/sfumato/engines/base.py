@@ -19,7 +19,9 @@ from sqlglot import ErrorLevel, exp
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "timestamp", "other"]
 
-COULD_NOT_ANSWER = "the engine could not answer; where a charge was made, it stands"
+COULD_NOT_ANSWER = (
+    "the engine could not answer; what was reserved for this question stays reserved, and asking it again costs no more"
+)
 CLOSED = "the engine is closed"
 
 # What sqlglot writes out as it stands: numbers, and the names of functions and units.

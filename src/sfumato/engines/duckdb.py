@@ -8,14 +8,16 @@ allows writing as much as reading, so the last wall is here: one SELECT, or noth
 Files that appear under a glob later are seen by the next engine that is opened, not by this one.
 
 CSV files are comma-separated (`.tsv`: tab-separated) with a header row, quoted by `"`. An empty field is NULL, quoted
-or not; dates and times are ISO (2026-11-15, 2026-11-15 08:30:00) or text; there are no comments. Types are guessed
-once, from a sample, when the engine is opened, and nothing after that: a cell that does not fit its guessed type makes
-each question that reads it fail. All files of a table have one header row. Parquet has none of these problems, and
-its files are joined by the names of their columns.
+or not; dates and times are ISO (2026-11-15, 2026-11-15 08:30:00) or text; there are no comments. Types are those that
+`types` gives, and text for every other column; a cell that does not fit makes each question that reads it fail. Where
+`types` says nothing of a table, they are guessed from a sample: that is for looking at a file for the first time, as a
+guess follows from the rows. All files of a table have one header row. Parquet has none of these problems, and its files
+are joined by the names of their columns.
 """
 
 from __future__ import annotations
 
+import csv
 import glob
 import gzip
 import os
@@ -63,12 +65,23 @@ _TYPES: Mapping[str, ColumnType] = {
 }
 
 
+# What a policy calls a type, for files that do not say.
+_WRITTEN = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
     """Where a table's rows are: `relation` given the columns' types, once they are known, is what a view reads."""
 
     relation: Callable[[Columns], exp.Expr]
     files: tuple[str, ...] = ()
+    header: tuple[str, ...] | None = None  # of a CSV file, whose types are not in it
 
 
 class DuckDBEngine(Engine):
@@ -76,7 +89,8 @@ class DuckDBEngine(Engine):
 
     `spill` is the folder in which a private folder (0700) for spilled rows is made, the system's own by default; it
     is removed on closing. Spilled rows are encrypted with a key that is never written, but DuckDB draws that key
-    from a source that is not cryptographic: it stops a stray look at the disk, not an expert one.
+    from a source that is not cryptographic: it stops a stray look at the disk, not an expert one. `types` are those of
+    the columns of CSV files, by table.
     """
 
     abilities = DUCKDB
@@ -90,6 +104,7 @@ class DuckDBEngine(Engine):
         threads: int | None = None,
         timeout_s: float = 60,
         spill: Path | None = None,
+        types: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         if not timeout_s > 0:
             raise InvalidArgument("timeout_s", "must be above 0")
@@ -102,17 +117,20 @@ class DuckDBEngine(Engine):
         self._remove_spill = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         try:
             self._connection = _connect(folder, memory_limit, threads)
-            self._schemas = self._open(tables, database)
+            self._schemas = self._open(tables, database, types or {})
         except BaseException:
             self.close()
             raise
 
-    def _open(self, tables: Mapping[str, str], database: Path | None) -> dict[str, dict[str, ColumnType]]:
+    def _open(
+        self, tables: Mapping[str, str], database: Path | None, types: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, dict[str, ColumnType]]:
         """Make the views, close everything else, and read the schemas through what is left."""
         inside = {} if database is None else _attach(self._connection, database)
         sources = {name: _source(name, source, inside) for name, source in tables.items()}
         for name, source in sources.items():
-            _told_as(f"table {name!r}: its source cannot be read", partial(_make_view, self._connection, name, source))
+            made = partial(_make_view, self._connection, name, source, types.get(name))
+            _told_as(f"table {name!r}: its source cannot be read", made)
         _close_in(self._connection, [path for source in sources.values() for path in source.files])
         return {name: self._typed(name) for name in tables}
 
@@ -278,11 +296,13 @@ def _files(name: str, source: str, reader: Reader) -> _Source:
     paths = sorted(os.path.abspath(path) for path in found if Path(path).is_file())  # noqa: PTH100
     if not paths:
         raise EngineFailed(f"table {name!r}: no file matches {source!r}")
+    header = None
     if reader is not _read_parquet:
-        _told_as(f"table {name!r}: its files have different header rows", partial(_check_headers, name, paths))
+        first = _told_as(f"table {name!r}: its files have different header rows", partial(_header, paths))
+        header = _told_as(f"table {name!r}: its header row cannot be read", partial(_names, first, source))
     # DuckDB would take brackets and stars in a file's name for a pattern, and checks the pattern's own text too.
     patterns = [glob.escape(path) for path in paths]
-    return _Source(lambda columns: reader(patterns, columns), tuple(dict.fromkeys(paths + patterns)))
+    return _Source(lambda columns: reader(patterns, columns), tuple(dict.fromkeys(paths + patterns)), header)
 
 
 _CSV = {
@@ -294,18 +314,24 @@ _CSV = {
 }
 
 
-def _check_headers(name: str, paths: Sequence[str]) -> None:
+def _header(paths: Sequence[str]) -> bytes:
     """CSV columns are read by their place, so all files of a table must have the same header row."""
     headers = set()
     for path in paths:
         with gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb") as file:
             headers.add(file.readline().strip())
-    if len(headers) > 1:
-        raise EngineFailed(f"table {name!r}: its files have different header rows")
+    [header] = headers
+    return header
+
+
+def _names(header: bytes, source: str) -> tuple[str, ...]:
+    delimiter = "\t" if source.lower().endswith(".tsv") else ","
+    [names] = csv.reader([header.decode("utf-8-sig")], delimiter=delimiter)
+    return tuple(names)
 
 
 def _read_parquet(patterns: Sequence[str], columns: Columns) -> exp.Expr:
-    return _call("read_parquet", _strings(patterns), union_by_name=exp.true())
+    return _call("read_parquet", _strings(patterns), union_by_name=exp.true(), hive_types_autocast=exp.false())
 
 
 def _separated_by(delimiter: str) -> Reader:
@@ -346,8 +372,13 @@ def _strings(texts: Sequence[str]) -> exp.Expr:
     return exp.array(*map(exp.Literal.string, texts), copy=False)
 
 
-def _make_view(connection: duckdb.DuckDBPyConnection, name: str, source: _Source) -> None:
-    columns = _describe(connection, source.relation({}))
+def _make_view(
+    connection: duckdb.DuckDBPyConnection, name: str, source: _Source, written: Mapping[str, str] | None
+) -> None:
+    if source.header is None or written is None:
+        columns = _describe(connection, source.relation({}))
+    else:
+        columns = {column: _WRITTEN.get(written.get(column, "text"), "VARCHAR") for column in source.header}
     select = exp.select(*(_plain(column, kind) for column, kind in columns.items())).from_(source.relation(columns))
     view = exp.Create(this=exp.table_(name, quoted=True), kind="VIEW", expression=select)
     connection.execute(view.sql(dialect="duckdb"))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from itertools import compress
 from operator import lt
 from typing import Any
@@ -92,7 +93,7 @@ def _tagged(key: Any, name: str) -> Any:
     kind = type(key)
     if kind is tuple:
         return "tuple", tuple(_tagged(part, name) for part in key)
-    if kind in _ORDERED_TYPES:
+    if kind in _ORDERED_TYPES or kind is Fraction:
         return kind.__name__, key
     if (kind is float and not math.isnan(key)) or (kind is Decimal and not key.is_nan()):
         return kind.__name__, key

@@ -174,7 +174,7 @@ class UnknownGumbel(Ranking):
 
     def gap(self, cutoff: int) -> int:
         """How far the bottom element stands above the first count below the cutoff: T of the proof, rounded up."""
-        return _gumbel_gap(self.epsilon, self.delta, self.tau, cutoff)
+        return bottom_gap(self.epsilon, self.delta, self.tau, cutoff)
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = ranked_rows(rows, self.limit)
@@ -302,7 +302,7 @@ def _gap(noise: Noise, max_groups: int, delta: Fraction) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _gumbel_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> int:
+def bottom_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> int:
     """tau (1 + ln(cutoff / delta) / epsilon), rounded up, in decimal so that every platform agrees."""
     context = digits(40)
     ratio = cutoff / delta

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sfumato.query.policy import Measure
 from sfumato.query.predicate import AllOf, Cut, In, Predicate, Values
-from sfumato.query.values import Type, Value, decimal
+from sfumato.query.values import MAX_TEXT, Type, Value, decimal
 
 COUNT = "sfumato_count"
 ROWS = "sfumato_rows"
@@ -71,7 +71,8 @@ def _summed(counting: Counting) -> exp.Select:
 
 def _source(query: exp.Select, counting: Counting) -> exp.Select:
     """FROM the table WHERE there is a person and a key, and the filter holds."""
-    names = [counting.unit, *counting.keys]
+    # COUNT(DISTINCT unit) leaves out rows without a person by itself.
+    names = counting.keys if _plain(counting) else (counting.unit, *counting.keys)
     present = [exp.Not(this=exp.Is(this=_column(name), expression=exp.Null())) for name in names]
     usable = [_usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
@@ -80,12 +81,17 @@ def _source(query: exp.Select, counting: Counting) -> exp.Select:
 
 
 def _usable(key: str, kind: Type) -> exp.Expr | None:
-    """Keys that cannot be told apart outside the engine are no keys: NaN, infinities, dates beyond the year 9999."""
+    """Keys that cannot be told apart outside the engine are no keys: NaN, infinities, dates beyond the year 9999.
+
+    Nor is text longer than a filter could name: one person's megabytes must not make a question fail.
+    """
     if kind in ("date", "timestamp"):
         return _condition_in(key, Values.between(Cut(date.min, -1), Cut(date.max, -1)))
     if kind == "number":
         largest = exp.cast(exp.Literal.number("1e300"), exp.DataType.Type.DOUBLE)
         return exp.Between(this=_column(key), low=exp.Neg(this=largest), high=largest.copy())
+    if kind == "text":
+        return exp.LTE(this=exp.Length(this=_column(key)), expression=_whole(MAX_TEXT))
     return None
 
 
@@ -103,7 +109,9 @@ def _contribution(measure: Measure) -> exp.Expr:
     counted: exp.Expr = exp.Count(this=exp.Star())
     if measure.counts == "sum":
         # Each row is clipped first: one person's huge number must not make the sum overflow, which would show.
-        clipped = _clipped(_column(measure.column or ""), -ROW_MOST, ROW_MOST)
+        # NULL is nothing: GREATEST would take it for the lowest number there is.
+        value = exp.func("COALESCE", _column(measure.column or ""), exp.Literal.number(0))
+        clipped = _clipped(value, -ROW_MOST, ROW_MOST)
         counted = exp.func("COALESCE", exp.Sum(this=clipped), exp.Literal.number(0))
     return exp.cast(_clipped(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
 

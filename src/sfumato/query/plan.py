@@ -224,6 +224,7 @@ def _atom(
             table=table.name,
             unit=table.privacy_unit,
             data=table.version,
+            source=table.source,
             columns=[column.name for column in columns],
             types=[column.type for column in columns],
             bounds=[column.max_groups for column in columns],

@@ -63,7 +63,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class TablePolicy:
-    """A table, whose presence it hides (`privacy_unit`), and what may be asked of it."""
+    """A table, whose presence it hides (`privacy_unit`), and what may be asked of it.
+
+    `version` names the state of its rows, `source` where they come from: in another place they are other rows.
+    """
 
     name: str
     privacy_unit: str
@@ -72,6 +75,7 @@ class TablePolicy:
     max_k: int = 100
     limit: int = 0
     version: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
         if self.privacy_unit.casefold() in {name.casefold() for name in self.columns}:
@@ -92,6 +96,10 @@ class TablePolicy:
 
     def column(self, name: str) -> Column:
         """The column of this name, in the case it was written in the policy; a refusal names the nearest."""
+        if isinstance(name, str) and name.casefold() == self.privacy_unit.casefold():
+            raise NotSupported(
+                f"people are counted, not named: {name[:60]} can only stand in COUNT(DISTINCT {name[:60]})"
+            )
         return self.columns[_found(name, self.columns, f"{self.name} has no column")]
 
     def measure(self, name: str) -> Measure:

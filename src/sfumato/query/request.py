@@ -3,7 +3,7 @@
 A filter (`where`) is written as in the HTTP interface:
 
     {"region": "emea"}                       one value
-    {"region": ["emea", "apac"]}             any of these
+    {"region": ["emea", "apac"]}             any of these; in Python also a set
     {"day": {"ge": "2026-11-01", "lt": "2026-12-01"}}
     {"or": [{"region": "emea"}, {"not": {"title": "nurse"}}]}
 """
@@ -80,6 +80,7 @@ class Total:
 
 Request: TypeAlias = TopK | Histogram | Total
 
+_LISTS = (list, tuple, set, frozenset)
 _TOO_DEEP = f"where is nested more than {MAX_DEPTH} deep; flatten it"
 
 _OPERATORS: dict[str, Callable[[Any], Values]] = {
@@ -193,7 +194,7 @@ def _check_size(where: Where | None) -> None:
 def _inside(node: Any) -> Sequence[Any]:
     if isinstance(node, Mapping):
         return list(node.values())
-    return node if isinstance(node, list | tuple) else ()
+    return list(node) if isinstance(node, _LISTS) else ()
 
 
 def _clause(name: str, value: Any, table: TablePolicy) -> Predicate:
@@ -209,7 +210,7 @@ def _clause(name: str, value: Any, table: TablePolicy) -> Predicate:
     column = table.column(name)
     if isinstance(value, Mapping):
         return all_of([compared(column, _operator(column, operator), raw) for operator, raw in value.items()])
-    return compared(column, "in" if isinstance(value, list | tuple) else "eq", value)
+    return compared(column, "in" if isinstance(value, _LISTS) else "eq", value)
 
 
 def _operator(column: Column, name: str) -> str:
@@ -220,9 +221,10 @@ def _operator(column: Column, name: str) -> str:
 
 
 def _listed(column: Column, operator: str, raw: Any) -> Sequence[Any]:
-    if not isinstance(raw, list | tuple) or (operator == "between" and len(raw) != 2):
+    fits = isinstance(raw, _LISTS) if operator == "in" else isinstance(raw, list | tuple) and len(raw) == 2
+    if not fits:
         wanted = "two values, the lowest and the highest" if operator == "between" else "a list of values"
         raise NotSupported(f"where: {column.name} {operator} takes {wanted}")
     if len(raw) > MAX_VALUES:
         raise NotSupported(f"where: {column.name} is compared with more than {MAX_VALUES} values; ask for a range")
-    return raw
+    return list(raw)

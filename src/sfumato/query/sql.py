@@ -13,6 +13,7 @@ capped on the tokens, before anything recurses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
@@ -85,7 +86,7 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
 _HINTS: dict[str, str] = {
     "joins": "JOIN has no private form here; ask the owner for a view that joins the tables",
     "laterals": "JOIN has no private form here; ask the owner for a view that joins the tables",
-    "with_": "WITH has no private form here; ask one plain SELECT",
+    "with_": "WITH has no private form here; ask one SELECT of one table",
     "having": "HAVING has no private form: it would look at exact counts; take LIMIT k and read the list",
     "distinct": f"SELECT DISTINCT has no private form; for the largest groups without their counts, {BARE}",
     "offset": "OFFSET has no private form; a longer LIMIT continues a shorter list and costs only the new rows",
@@ -94,6 +95,18 @@ _HINTS: dict[str, str] = {
     "sample": "TABLESAMPLE has no private form; the noise is the sampling",
 }
 
+
+# Words of SQL that nobody has a column of. What else is not understood may be a column that needs its quotes.
+_SYNTAX = {
+    *("ALL", "ANY", "CASE", "CUBE", "ELSE", "END", "FETCH", "FILTER", "FOR", "INTERVAL", "INTO", "ON", "OVER", "PIVOT"),
+    *("ROLLUP", "SOME", "THEN", "UNPIVOT", "USING", "VALUES", "WHEN", "WINDOW"),
+}
+_STATEMENTS = {
+    "WITH": _HINTS["with_"],
+    "EXPLAIN": "EXPLAIN has no private form; to know what a question costs, ask for its price: sfumato estimate",
+}
+_SUBQUERY = "a SELECT inside a SELECT has no private form: ask of one table by its name, compare with literal values"
+_DATE = "write the date: DATE '2026-11-15'"
 
 _TOKEN_HINTS = {
     TokenType.JOIN: _HINTS["joins"],
@@ -104,9 +117,18 @@ _TOKEN_HINTS = {
     TokenType.OVER: _HINTS["windows"],
     TokenType.TABLE_SAMPLE: _HINTS["sample"],
     **dict.fromkeys(
-        (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT), f"ask one SELECT at a time; the form is {FORM}"
+        (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+        f"{{word}} has no private form; ask one SELECT at a time; the form is {FORM}",
     ),
-    **dict.fromkeys((TokenType.LIKE, TokenType.ILIKE, TokenType.IS, TokenType.EXISTS), _LITERALS),
+    **dict.fromkeys(
+        (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.GLOB, TokenType.SIMILAR_TO, TokenType.EXISTS),
+        f"{{word}} has no private form; {_LITERALS}",
+    ),
+    TokenType.IS: f"IS has no private form, as rows without a value are left out; {_LITERALS}",
+    **dict.fromkeys(
+        (TokenType.CURRENT_DATE, TokenType.CURRENT_DATETIME, TokenType.CURRENT_TIME, TokenType.CURRENT_TIMESTAMP),
+        f"{{word}} would be another question every time; {_DATE}",
+    ),
     TokenType.NULL: "rows without a value are left out, and cannot be asked for; compare with literal values",
 }
 
@@ -135,7 +157,7 @@ class _Reader:
         where = self._where(select.args["where"].this) if select.args.get("where") else EVERYTHING
         self._check_group(select, keys)
         self._check_order(select, keys, measure)
-        limit = _limit(select)
+        limit = _limit(select, self.table)
         if not keys and limit is not None:
             raise NotSupported("a total is one row: leave LIMIT out, or GROUP BY a column")
         if not keys:
@@ -202,7 +224,8 @@ class _Reader:
 
     def _count(self, node: exp.Count) -> Measure:
         counted = node.this
-        if isinstance(counted, exp.Star) and not node.expressions:
+        every = isinstance(counted, exp.Star) or (isinstance(counted, exp.Literal) and not counted.is_string)
+        if every and not node.expressions:  # COUNT(1) counts rows as COUNT(*) does
             return self._only("rows", "COUNT(*)", lambda _: True)
         if isinstance(counted, exp.Distinct) and len(counted.expressions) == 1 and not counted.args.get("on"):
             name = self._name(counted.expressions[0])
@@ -325,18 +348,34 @@ def _check_size(tokens: list[Token]) -> None:
     if len(tokens) > MAX_TOKENS:
         raise NotSupported(f"the question is longer than {MAX_TOKENS} words and signs; ask for ranges instead of lists")
     kinds = [token.token_type for token in tokens]
-    if kinds[:1] != [TokenType.SELECT] or TokenType.SEMICOLON in kinds[:-1]:
+    if kinds[:1] != [TokenType.SELECT]:
+        word = re.match(r"[A-Za-z]{1,20}\b", tokens[0].text) if tokens else None
+        met = f"{word[0]} cannot be asked; " if word else ""
+        raise NotSupported(
+            _STATEMENTS.get(word[0].upper() if word else "", f"{met}ask one SELECT at a time; the form is {FORM}")
+        )
+    if TokenType.SEMICOLON in kinds[:-1]:
         raise NotSupported(f"ask one SELECT at a time; the form is {FORM}")
     depth = run = 0
-    for token in tokens:
+    for place, token in enumerate(tokens):
         if token.token_type not in _TOKENS:
-            raise NotSupported(
-                _TOKEN_HINTS.get(token.token_type, f"{token.text[:40]} is not understood here; {_QUOTE}")
-            )
+            raise NotSupported(_not_understood(token))
+        if token.token_type is TokenType.SELECT and place:
+            raise NotSupported(_SUBQUERY)
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         run = run + 1 if token.token_type in _PREFIXES else 0
         if depth + run > MAX_DEPTH:
             raise NotSupported(f"the question is nested more than {MAX_DEPTH} deep; flatten it")
+
+
+def _not_understood(token: Token) -> str:
+    """Names what was met; a word that may be a column's name is told how to be one."""
+    word = token.text[:40]
+    hint = _TOKEN_HINTS.get(token.token_type)
+    if hint is not None:
+        return hint.replace("{word}", word.upper())
+    may_be_a_column = re.fullmatch(r"\w+", word) and word.upper() not in _SYNTAX
+    return f"{word} is not understood here; {_QUOTE if may_be_a_column else f'the form is {FORM}'}"
 
 
 def _table(select: exp.Select, policy: Policy) -> tuple[TablePolicy, str]:
@@ -365,23 +404,20 @@ def _referenced(node: exp.Expr, select: exp.Select) -> exp.Expr:
     return node
 
 
-def _limit(select: exp.Select) -> int | None:
+def _limit(select: exp.Select, table: TablePolicy) -> int | None:
     limit = select.args.get("limit")
     if limit is None:
         return None
     count = limit.args.get("expression")
     extras = [clause for clause, value in limit.args.items() if value and clause != "expression"]
-    if (
-        extras
-        or not isinstance(count, exp.Literal)
-        or count.is_string
-        or not count.this.isdigit()
-        or len(count.this) > 9
-    ):
+    if extras or not isinstance(count, exp.Literal) or count.is_string or not count.this.isdigit():
         raise NotSupported("LIMIT takes a whole number, such as LIMIT 10")
-    if int(count.this) < 1:
+    digits = count.this.lstrip("0")
+    if not digits:
         raise NotSupported("LIMIT must be at least 1")
-    return int(count.this)
+    if len(digits) > 9 or int(digits) > table.max_k:
+        raise NotSupported(f"LIMIT {digits[:20]} is too large; {table.name} gives lists of 1 to {table.max_k} rows")
+    return int(digits)
 
 
 def _literal(node: exp.Expr) -> Any:
@@ -396,7 +432,9 @@ def _literal(node: exp.Expr) -> Any:
         return bool(node.this)
     if isinstance(node, exp.Literal):
         return node.this if node.is_string else _number(node.this)
-    raise NotSupported("a filter compares a column with literal values: text in 'quotes', numbers, TRUE, FALSE, dates")
+    words = "a filter compares a column with literal values: text in 'quotes', numbers, TRUE, FALSE, dates"
+    now = isinstance(node, exp.Anonymous) and node.name.casefold() in ("now", "today", "getdate")
+    raise NotSupported(f"{words}; {_DATE}" if now else words)
 
 
 def _moment(node: exp.Cast) -> date:
@@ -415,4 +453,4 @@ def _number(digits: str) -> Decimal:
     try:
         return Decimal(digits)
     except InvalidOperation:
-        raise NotSupported(f"{digits[:40]} is not a number that can be compared with") from None
+        raise NotSupported(f"{digits[:40]} is too large to be compared with, or not a number") from None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 from sfumato.errors import NotSupported
@@ -18,7 +19,9 @@ Type: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "times
 Value: TypeAlias = str | int | Fraction | bool | date | datetime
 
 MAX_TEXT = 1000
-MAX_DIGITS = 15
+MAX_DIGITS = 15  # before the point
+MAX_PLACES = 25  # after it: what a double such as 0.0033333333333333335 needs, so that a key can be asked for again
+MAX_WRITTEN = 45  # characters of a number
 MAX_INTEGER = 2**62
 MAX_EXACT = 2**53  # a larger integer is text in JSON: many readers would round it
 
@@ -36,10 +39,21 @@ def typed(column: str, kind: Type, raw: Any) -> Value:
     """`raw` as a value of the column's type, or a refusal that names the column and shows a literal that would do."""
     try:
         return _READERS[kind](raw)
+    except _TooLong as error:
+        raise NotSupported(f"{column} is compared with {error}; use a range") from None
     except (ValueError, TypeError, InvalidOperation, OverflowError):
         raise NotSupported(
             f"{column} is compared with something that is not {_a(kind)}, such as {EXAMPLES[kind]}"
         ) from None
+
+
+class _TooLong(ValueError):
+    """A number with more digits than are compared; says how many there may be."""
+
+
+_LONG_NUMBER = f"a number of too many digits, at most {MAX_DIGITS} before the point and {MAX_PLACES} after it"
+_DIGITS = frozenset("0123456789+-.eE")
+_LONG_INTEGER = "an integer that is too large, at most 18 digits"
 
 
 def following(value: Value) -> Value | None:
@@ -64,8 +78,8 @@ def plain(value: Value) -> str | int | bool:
 
 def decimal(value: Fraction) -> str:
     """A number in decimal digits, all of them."""
-    whole, rest = divmod(abs(value) * 10**MAX_DIGITS, 10**MAX_DIGITS)
-    digits = f"{whole}.{int(rest):0{MAX_DIGITS}d}".rstrip("0").rstrip(".")
+    whole, rest = divmod(abs(value) * 10**MAX_PLACES, 10**MAX_PLACES)
+    digits = f"{whole}.{int(rest):0{MAX_PLACES}d}".rstrip("0").rstrip(".")
     return f"-{digits}" if value < 0 else digits
 
 
@@ -84,32 +98,36 @@ def _text(raw: Any) -> str:
 
 
 def _number(raw: Any) -> Fraction:
-    """At most 15 digits before and after the point, so that a double tells any two of them apart in practice."""
-    if isinstance(raw, bool) or not isinstance(raw, int | float | str | Decimal | Fraction):
-        raise TypeError
-    if isinstance(raw, str) and len(raw) > 3 * MAX_DIGITS:
-        raise ValueError
-    number = (
-        raw if isinstance(raw, Fraction) else _fraction(Decimal(raw if isinstance(raw, str | Decimal) else repr(raw)))
-    )
-    if abs(number) >= 10**MAX_DIGITS or 10**MAX_DIGITS % number.denominator:
-        raise ValueError
+    """In decimal digits, as it was written: 0.1 is a tenth, also where it was a double."""
+    number = _exact(raw, _LONG_NUMBER)
+    if abs(number) >= 10**MAX_DIGITS or 10**MAX_PLACES % number.denominator:
+        raise _TooLong(_LONG_NUMBER)
     return number
 
 
-def _fraction(number: Decimal) -> Fraction:
-    if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS or len(number.as_tuple().digits) > 3 * MAX_DIGITS:
-        raise ValueError
-    return Fraction(number)
-
-
 def _integer(raw: Any) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int | float | str | Decimal | Fraction):
-        raise TypeError
-    number = Decimal(int(raw)) if isinstance(raw, int) else raw if isinstance(raw, Decimal) else Decimal(str(raw)[:40])
-    if not number.is_finite() or abs(number.adjusted()) > 20 or abs(number) > MAX_INTEGER or number % 1:
+    number = _exact(raw, _LONG_INTEGER)
+    if number.denominator > 1:
         raise ValueError
+    if abs(number) > MAX_INTEGER:
+        raise _TooLong(_LONG_INTEGER)
     return int(number)
+
+
+def _exact(raw: Any, too_long: str) -> Fraction:
+    """A number of any kind, of a size that can be computed with."""
+    if isinstance(raw, bool) or not isinstance(raw, Integral | float | str | Decimal | Fraction):
+        raise TypeError
+    if isinstance(raw, Integral | Fraction):
+        return Fraction(int(raw) if isinstance(raw, Integral) else raw)
+    if isinstance(raw, str) and len(raw) > MAX_WRITTEN:
+        raise _TooLong(too_long) if _DIGITS.issuperset(raw) else ValueError
+    number = Decimal(repr(float(raw)) if isinstance(raw, float) else raw)
+    if not number.is_finite():
+        raise ValueError
+    if abs(number.adjusted()) > MAX_WRITTEN or len(number.as_tuple().digits) > MAX_WRITTEN:
+        raise _TooLong(too_long)
+    return Fraction(number)
 
 
 def _boolean(raw: Any) -> bool:
