@@ -25,6 +25,7 @@ from sfumato.mechanisms.known import (
 )
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
+from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease, PrivateCounts, private_count_release
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.refinement import Estimate, measure_count, refine
 from sfumato.mechanisms.release import Release, Step
@@ -52,6 +53,9 @@ __all__ = [
     "LaplaceRule",
     "Mechanism",
     "Noise",
+    "PrivateCount",
+    "PrivateCountRelease",
+    "PrivateCounts",
     "Release",
     "Rng",
     "Step",
@@ -63,6 +67,7 @@ __all__ = [
     "known_gumbel",
     "known_laplace",
     "measure_count",
+    "private_count_release",
     "refine",
     "reserve_for",
     "select_gaussian",

@@ -1,0 +1,351 @@
+"""Private Count Release: what it spends, what it promises, and that nothing but the budget ends it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from contracts.mechanism import keyed, ranked, seeds
+from false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms import PrivateCountRelease, PrivateCounts, Rng, context, pcr, private_count_release
+
+DELTA = Fraction(1, 10**6)
+tables = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(0, 400), max_size=12)
+budgets = st.fractions(Fraction(1, 100), 3)
+
+
+def small(rho: Fraction | float = Fraction(1, 2), **more) -> PrivateCountRelease:
+    return PrivateCountRelease(**{"rho": rho, "delta": 1e-3, "limit": 12, "first_epsilon": 0.1} | more)
+
+
+def zipf(exponent: float, largest: float, rows: int = 10_001) -> list[tuple[str, int]]:
+    return [(f"{rank:05}", math.floor(largest / rank**exponent)) for rank in range(1, rows + 1)]
+
+
+def spent(mechanism: PrivateCountRelease, released: PrivateCounts) -> tuple[Fraction, Fraction]:
+    """The charge with and without the bottom element of the last pass; those before it all ended with theirs."""
+    levels = mechanism.levels[: released.levels]
+    rows = sum((level.pick + 1 / (2 * row.variance) for row in released.rows for level in [levels[row.level]]), 0)
+    stops = [level.epsilon**2 / 8 for level in levels]
+    return rows + sum(stops[:-1]), rows + sum(stops)
+
+
+# --- Budget -----------------------------------------------------------------------------------------------------
+
+
+@given(tables, budgets, st.fractions(Fraction(1, 20), 2), st.fractions(Fraction(1, 100), 1), seeds)
+def test_never_more_than_the_budget_and_exactly_what_was_released(counts, rho, first, relative_error, seed):
+    assume(first**2 <= rho)
+    mechanism = small(rho, first_epsilon=first, relative_error=relative_error)
+    released = mechanism.release(ranked(counts), keyed(seed))
+    assert 0 < released.rho <= rho
+    assert released.delta == released.levels * mechanism.delta_level <= mechanism.delta
+    assert released.rho in spent(mechanism, released)
+    for row in released.rows:
+        assert row.variance == mechanism.levels[row.level].variance
+
+
+@given(tables, budgets, seeds)
+def test_the_budget_alone_ends_a_release(counts, rho, seed):
+    """What is left would not buy a row: neither of the last pass, if it was cut short, nor of the one after it."""
+    mechanism = small(rho)
+    released = mechanism.release(ranked(counts), keyed(seed))
+    left = rho - released.rho
+    cut, stopped = spent(mechanism, released)
+    if released.rho == stopped:
+        assert released.levels == len(mechanism.levels) or left < mechanism.levels[released.levels].row
+    else:
+        assert released.rho == cut
+        assert left < mechanism.levels[released.levels - 1].row
+
+
+@given(budgets, st.fractions(Fraction(1, 10**6), 2))
+def test_there_are_as_many_passes_as_rho_can_ever_pay_for(rho, first):
+    """So neither cap is broken in any case, and delta is never what runs out."""
+    epsilons = [first * Fraction(math.isqrt(2**i << 80), 2**40) for i in range(60)]
+    paid = itertools.accumulate(epsilon**2 / 8 for epsilon in epsilons)
+    affordable = sum(total <= rho for total in paid)
+    assume(first**2 <= rho)
+    mechanism = PrivateCountRelease(rho=rho, delta=DELTA, first_epsilon=first)
+    assert len(mechanism.levels) == affordable
+    assert mechanism.delta_level * affordable == DELTA
+    assert sum(level.pick for level in mechanism.levels) <= rho
+
+
+@pytest.mark.parametrize("first", [1e-3, 1e-6, 1e-9])
+def test_passes_do_not_run_out_before_rho_does(first):
+    """From however far below one begins: a fixed number of passes would end before anything is found."""
+    released = small(1, first_epsilon=first).release([("a", 4000), ("b", 3000)], keyed(b"first"))
+    assert [row.key for row in released.rows] == ["a", "b"]
+    assert released.rho > Fraction(1, 2)
+
+
+def test_costs_grow_from_pass_to_pass():
+    """That is why a pass which the budget cut short is the last."""
+    for relative_error in (0.01, 0.1, 1):
+        levels = PrivateCountRelease(rho=1, delta=DELTA, relative_error=relative_error).levels
+        assert all(one.row < next_one.row for one, next_one in itertools.pairwise(levels))
+        for one, next_one in itertools.pairwise(levels):
+            assert float(next_one.pick / one.pick) == pytest.approx(2, rel=1e-9)
+
+
+def test_a_row_is_charged_for_the_noise_that_it_has():
+    """The paper's loop reserves epsilon^2 / 4 a row; ours what a row costs, whether 2 / epsilon binds or not."""
+    for relative_error, clamped in ((0.01, True), (0.1, True), (0.2, False)):
+        for level in PrivateCountRelease(rho=1, delta=DELTA, relative_error=relative_error).levels:
+            assert level.row == level.epsilon**2 / 8 + 1 / (2 * level.noise.sigma_squared)
+            assert (level.row == level.epsilon**2 / 4) is clamped
+
+
+def test_a_tiny_rho_is_refused_before_anything_is_read():
+    for rho in (Fraction(1, 10**9), 1e-300, Fraction(1, 2000) ** 2 / 8):
+        with pytest.raises(InvalidArgument, match=r"^rho: cannot buy a single count"):
+            private_count_release(None, rho=rho, delta=1e-6, rng=None)
+    row = small(1, first_epsilon=Fraction(1)).levels[0].row
+    assert small(row, first_epsilon=Fraction(1)).release([], Rng.system()).levels == 1
+    with pytest.raises(InvalidArgument, match=r"^rho: cannot buy a single count"):
+        small(row - Fraction(1, 10**9), first_epsilon=Fraction(1))
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [[], [("a", 0)], [(f"{i:02}", 70) for i in range(13)]], ids=["empty", "zero", "equal"])
+def test_nothing_to_find_is_paid_for_to_the_end(rows):
+    """All-equal counts as well: no row is above the first one out of sight."""
+    mechanism = small()
+    released = mechanism.release(rows, keyed(b"nothing"))
+    empty = mechanism.release([], keyed(b"other"))
+    assert released == empty
+    assert released.rows == ()
+    assert released.rho == sum(level.pick for level in mechanism.levels[: released.levels])
+    assert all(released.rho + level.row > mechanism.rho for level in mechanism.levels[released.levels :])
+
+
+def test_equal_counts_above_the_rest_are_all_found_early():
+    released = small(100).release([(f"{i:02}", 10_000) for i in range(12)], keyed(b"equal"))
+    assert {row.key for row in released.rows} == {f"{i:02}" for i in range(12)}
+    assert {row.level for row in released.rows} == {0}
+
+
+def test_one_huge_count():
+    mechanism = small()
+    released = mechanism.release([("huge", 2**53), ("small", 3)], keyed(b"huge"))
+    (row,) = released.rows
+    assert (row.key, row.level) == ("huge", 0)
+    assert abs(row.count - 2**53) <= 10 * row.deviation
+
+
+def test_a_limit_of_one():
+    mechanism = small(limit=1)
+    assert [row.key for row in mechanism.release([("a", 900)], keyed(b"one")).rows] == ["a"]
+    assert [row.key for row in mechanism.release([("a", 900), ("b", 1)], keyed(b"one")).rows] == ["a"]
+    assert mechanism.release([("a", 900), ("b", 900)], keyed(b"one")).rows == ()
+    with pytest.raises(InvalidArgument, match=r"^rows: must be at most limit \+ 1"):
+        mechanism.release([("a", 3), ("b", 2), ("c", 1)], keyed(b"one"))
+
+
+def test_the_first_count_out_of_sight_is_read_once():
+    """Twelve heavy rows over a thirteenth: once they are gone it is still out of sight, and is never shown."""
+    rows = [(f"{i:02}", 10_000) for i in range(12)] + [("last", 5000)]
+    released = small(100).release(rows, keyed(b"once"))
+    assert len(released.rows) == 12
+    assert "last" not in {row.key for row in released.rows}
+
+
+@given(tables, seeds)
+def test_rows_come_from_the_table_and_once(counts, seed):
+    released = small(3).release(ranked(counts), keyed(seed))
+    found = [row.key for row in released.rows]
+    assert len(set(found)) == len(found)
+    assert all(counts[key] > 0 for key in found)
+    assert [row.level for row in released.rows] == sorted(row.level for row in released.rows)
+
+
+# --- Noise ------------------------------------------------------------------------------------------------------
+
+
+@given(tables, seeds)
+def test_a_key_repeats_and_the_order_of_equal_rows_is_canonical(counts, seed):
+    rows, mechanism = ranked(counts), small(2)
+    released = mechanism.release(rows, keyed(seed))
+    assert released == mechanism.release(ranked(dict(reversed(counts.items()))), keyed(seed))
+    assert released == small(2.0).release(rows, keyed(seed))
+
+
+def test_every_parameter_changes_the_noise():
+    rows = [(f"{i:02}", 10**6) for i in range(12)]
+    others = {"rho": 2.01, "delta": 2e-3, "limit": 13, "relative_error": 0.11, "first_epsilon": 0.11}
+    base = small(2)
+    results = [replace(base, **{name: value}).release(rows, keyed(b"x")) for name, value in others.items()]
+    counts = {tuple(row.count for row in result.rows) for result in [base.release(rows, keyed(b"x")), *results]}
+    assert len(counts) == 1 + len(others)
+
+
+def test_a_cheaper_walk_is_the_beginning_of_a_dearer_one(monkeypatch):
+    """With the same noise, and the same passes, a smaller rho only ends sooner."""
+    rows = zipf(1.0, 3000, 200)
+    mechanism = small(3, limit=300)
+    monkeypatch.setattr(PrivateCountRelease, "_source", lambda self, rng: rng)
+    full = mechanism.release(rows, keyed(b"prefix")).rows
+    for rho in (Fraction(1, 2), Fraction(1), Fraction(2)):
+        less = small(rho, limit=300)
+        less.__dict__["levels"] = mechanism.levels
+        head = less.release(rows, keyed(b"prefix")).rows
+        assert 0 < len(head) < len(full)
+        assert head == full[: len(head)]
+
+
+def test_rows_out_of_order_are_refused_without_a_word_of_them():
+    for rows in ([("a", 1), ("b", 2)], [("b", 2), ("a", 2)], [("a", 1), ("a", 1)]):
+        with pytest.raises(InvalidArgument, match=r"^rows: must "):
+            small().release(rows, Rng.system())
+
+
+def test_passes_have_noise_of_their_own():
+    """The level is part of the seed: pass by pass the same runners get other words."""
+    seen = []
+
+    class Watched(Rng):
+        def child(self, **fields):
+            return Watched(super().child(**fields)._seed)
+
+        def stream(self, **fields):
+            seen.append(fields)
+            return super().stream(**fields)
+
+    released = small().release([("a", 50)], Watched(b"0" * 32))
+    assert len({context(**fields) for fields in seen}) == len(seen) >= released.levels
+    assert {fields["level"] for fields in seen} == set(range(released.levels))
+
+
+def test_noise_at_each_pass_is_as_stated():
+    """3000 rows of the first pass, 3000 found later. False alarm once in a million each (Massart; Laurent-Massart)."""
+    mechanism = small(200, limit=6000)
+    heavy, later = mechanism.levels[0].gap * 10, (mechanism.levels[3].gap + mechanism.levels[2].gap) // 2
+    rows = [(f"{i:04}", heavy) for i in range(3000)] + [(f"{i:04}", later) for i in range(3000, 6000)]
+    exact = dict(rows)
+    found = mechanism.release(rows, keyed(b"variance")).rows
+    many = 0
+    for number, group in itertools.groupby(found, key=lambda row: row.level):
+        noise, law = np.array([row.count - exact[row.key] for row in group]), mechanism.levels[number].noise
+        assert cdf_distance(noise, lambda x, law=law: 1 - np.array([law.tail(int(n) + 1) for n in x])) <= cdf_slack(
+            len(noise)
+        )
+        x = math.log(2 / FALSE_ALARM)
+        squares = float(np.sum(noise.astype(float) ** 2)) / float(mechanism.levels[number].variance)
+        assert abs(squares - len(noise)) <= 2 * math.sqrt(len(noise) * x) + 2 * x
+        many += len(noise) >= 1000
+    assert many >= 2
+
+
+@pytest.mark.parametrize(("relative_error", "honoured"), [(Fraction(1, 10), False), (Fraction(3, 20), True)])
+def test_the_deviation_is_the_relative_error_of_what_stands_out(relative_error, honoured):
+    """1.5 sigma is that share of the gap; but sigma is 2 / epsilon where that is larger, below 11 % here."""
+    for level in PrivateCountRelease(rho=1, delta=DELTA, relative_error=relative_error).levels:
+        assert level.gap == math.ceil(1 + math.log(10_000 * 24 / 1e-6) / level.epsilon)
+        wanted = relative_error * level.gap / Fraction(3, 2)
+        assert level.variance == (wanted if honoured else 2 / level.epsilon) ** 2
+
+
+def test_the_error_is_stated_and_holds():
+    """400 counts; a correct bar fails here less often than once in a million (binomial tail at 0.88)."""
+    rows = [(f"{i:03}", 10**6) for i in range(400)]
+    released = PrivateCountRelease(rho=1, delta=DELTA, limit=400).release(rows, keyed(b"error"))
+    assert len(released.rows) == 400
+    (error95,) = {row.error95 for row in released.rows}
+    assert 1.9 < error95 / released.rows[0].deviation < 2.1
+    assert sum(abs(row.count - 10**6) <= error95 for row in released.rows) >= 0.88 * 400
+
+
+# --- How much is released ---------------------------------------------------------------------------------------
+
+# How many rows a release finds at delta_level = 2.5e-8 (ours is 4.2e-8 or more), and as printed in the paper.
+TABLE = [
+    (1.0, 1e5, Fraction(1, 10), 224.4, 195.1),
+    (1.0, 1e5, Fraction(1), 473.7, 414.4),
+    (0.7, 2e4, Fraction(1, 10), 200.4, 170.9),
+    (0.7, 2e4, Fraction(1), 502.1, 430.5),
+]
+
+
+@pytest.mark.parametrize(("exponent", "largest", "rho", "batched", "paper"), TABLE)
+def test_one_delta_a_pass_releases_more_than_one_a_row(exponent, largest, rho, batched, paper):
+    """Means of six releases, with a standard error below 5; the paper's own loop has 1e-11 for every call."""
+    rows = zipf(exponent, largest)
+    mechanism = PrivateCountRelease(rho=rho, delta=DELTA)
+    ours = np.mean([len(mechanism.release(rows, keyed(bytes([run]))).rows) for run in range(6)])
+    counts, random = np.array([n for _, n in rows]), np.random.default_rng(1)
+    theirs = np.mean([printed(counts, float(rho), 1e-11, random) for _ in range(6)])
+    assert batched - 5 < ours < 1.06 * batched
+    assert theirs == pytest.approx(paper, rel=0.03)
+    assert ours > 1.1 * theirs
+
+
+def printed(counts: np.ndarray, rho: float, delta: float, random: np.random.Generator) -> int:
+    """Rogers (2024), Algorithm 2, each pass as one race with inexact noise: how many rows it finds."""
+    c, left, epsilon, spent, found = counts[-1], counts[counts > counts[-1]].astype(float), 0.0005, 0.0, 0
+    while spent + epsilon**2 / 4 <= rho:
+        gap = 1 + math.log((len(counts) - 1) / delta) / epsilon
+        row = epsilon**2 / 8 + 1 / (2 * (0.1 / 1.5 * gap) ** 2)
+        noisy = left + random.gumbel(0, 1 / epsilon, len(left))
+        ahead = np.flatnonzero(noisy > c + gap + random.gumbel(0, 1 / epsilon))
+        taken = min(len(ahead), math.floor((rho - spent - epsilon**2 / 4) / row) + 1)
+        found, spent = found + taken, spent + taken * row + (taken == len(ahead)) * epsilon**2 / 8
+        left = np.delete(left, ahead[:taken])
+        epsilon *= math.sqrt(2)
+    return found
+
+
+# --- Arguments --------------------------------------------------------------------------------------------------
+
+BAD = [
+    *[("rho", bad) for bad in (0, -1, float("nan"), float("inf"), 1e4, "1", None, True, 1j)],
+    *[("delta", bad) for bad in (0, 1, -1e-9, float("nan"), "1", None, 1e-300)],
+    *[("limit", bad) for bad in (0, -1, 2.0, "3", True, None, 2**30)],
+    *[("relative_error", bad) for bad in (0, -0.1, 1.1, float("inf"), "1", None)],
+    *[("first_epsilon", bad) for bad in (0, -1, 101, float("nan"), "1", None, 1e-13, 1e-300)],
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD, ids=str)
+def test_bad_arguments_are_refused_by_name(name, value):
+    arguments = {"rho": 1, "delta": 1e-6, "limit": 10, "relative_error": 0.1, "first_epsilon": 1e-3} | {name: value}
+    with pytest.raises(InvalidArgument, match=rf"^{name}: "):
+        private_count_release([("a", 3)], **arguments, rng=Rng.system())
+    with pytest.raises(InvalidArgument, match=rf"^{name}: "):
+        PrivateCountRelease(**arguments)
+
+
+@pytest.mark.parametrize("bad", [None, 1, np.random.default_rng(1)])
+def test_no_other_generator_stands_in_for_ours(bad):
+    with pytest.raises(InvalidArgument, match=r"^rng: "):
+        private_count_release([("a", 3)], rho=1, delta=1e-6, rng=bad)
+
+
+@pytest.mark.parametrize("delta", [1e-270, 0.999])
+@pytest.mark.parametrize(("first", "rho"), [(1e-9, 1e-6), (1e-9, pcr.MAX_RHO), (50, pcr.MAX_RHO)])
+def test_the_extremes_of_every_argument_run(first, rho, delta):
+    rows = [("a", 2**53), ("b", 2**53 - 1), ("c", 0)]
+    mechanism = PrivateCountRelease(rho=rho, delta=delta, first_epsilon=first, relative_error=1, limit=2**20)
+    released = mechanism.release(rows, Rng.system())
+    assert released.rho <= rho
+    assert all(row.error95 >= 0 for row in released.rows)
+
+
+def test_looking_at_the_head_of_a_race_first_changes_nothing(monkeypatch):
+    rows = zipf(1.0, 3000, 200)
+    released = []
+    for head in (1, 5, pcr.HEAD, 10**6):
+        monkeypatch.setattr(pcr, "HEAD", head)
+        released.append(small(3, limit=300).release(rows, keyed(b"head")))
+    assert len(released[0].rows) > 20
+    assert all(release == released[0] for release in released)
