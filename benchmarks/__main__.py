@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import answers, draws, globo, mechanisms, thresholds
+from benchmarks import answers, bounding, draws, globo, mechanisms, thresholds
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SECTIONS: tuple[Callable[[], str], ...] = (
@@ -21,6 +21,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     globo.report,
     answers.overhead,
     answers.ledger,
+    bounding.report,
 )
 
 

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import milliseconds, side_by_side, table
-from sfumato.mechanisms import Rng, context, known_gaussian, unknown_gaussian, unknown_gumbel, unknown_laplace
+from sfumato.mechanisms import (
+    Rng,
+    UnknownGumbel,
+    context,
+    known_gaussian,
+    unknown_gaussian,
+    unknown_gumbel,
+    unknown_laplace,
+)
 from sfumato.mechanisms.selection import Scores, race
 
 EPSILON, DELTA = 0.15, 1e-10
@@ -27,7 +35,12 @@ def _over_a_thousand_rows() -> dict[str, Callable[[], Any]]:
     common = {"limit": 1000, "epsilon": EPSILON, "delta": DELTA, "rng": _source()}
     gumbel = partial(unknown_gumbel, rows, k=10, max_k=100, **common)
     gaussian = partial(gumbel, count_noise="gaussian")
+    planned = UnknownGumbel.of(k=10, max_k=100, limit=1000, epsilon=EPSILON, delta=DELTA, count_noise="gaussian")
     return {
+        "`UnknownGumbel.release`, 1000 rows, k = 10, as a plan runs it (target: 0.5 ms)": partial(
+            planned.release, rows, _source()
+        ),
+        "`UnknownGumbel.release`, the same, k = 100": partial(planned.at(100).release, rows, _source()),
         "`unknown_gumbel`, 1000 rows, k = 10, Laplace counts": gumbel,
         "`unknown_gumbel`, the same, Gaussian counts": gaussian,
         "`unknown_gumbel`, the same, k = 100": partial(gaussian, k=100),

@@ -1,0 +1,297 @@
+"""Bounding against a loop over people: the same keys are kept, and nobody's choice shows in anybody else's."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from false_alarms import unlikely
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms import context
+from sfumato.release import bounding
+from sfumato.release.bounding import ORDER_BITS, Affine, Contributions, KeyOrder, Listed, kept_pairs
+
+SECRET = b"a job's own secret"
+SELECT = KeyOrder.of(SECRET, "select")
+ROWS = exp.select("*").from_("t")
+
+Row = tuple[Any, Any]
+Kept = dict[Any, set[Any]]
+
+
+def bits(value: object) -> int:
+    """The 64 bits behind a value of one column."""
+    return value % 2**64 if isinstance(value, int) else text_bits(str(value))
+
+
+def text_bits(*texts: str) -> int:
+    joined = "".join(f"{len(text)}:{text}" for text in texts)
+    return int.from_bytes(hashlib.md5(joined.encode(), usedforsecurity=False).digest()[8:], "little")
+
+
+def rank(label: str, person: int, key: int, secret: bytes = SECRET) -> int:
+    seed = hmac.digest(secret, context(purpose="bounding", label=label), "sha256")
+    a, b, c = (int.from_bytes(seed[place : place + 8], "little") for place in (0, 8, 16))
+    x = ((a | 1) * person + (b | 1) * key + c) % 2**64
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ x >> 33) * factor % 2**64
+    return x >> 64 - ORDER_BITS
+
+
+def reference(rows: Iterable[Row], max_keys: int, label: str = "select", bits: Any = bits) -> Kept:
+    """What every person keeps, one person at a time."""
+    of: Kept = {}
+    for person, key in rows:
+        if person is not None and key is not None:
+            of.setdefault(person, set()).add(key)
+
+    def place(person: object, key: Any) -> tuple[int, Any, Any]:
+        return rank(label, bits(person), bits(key)), key if isinstance(key, int) else bits(key), key
+
+    return {
+        person: set(sorted(keys, key=lambda key, person=person: place(person, key))[:max_keys])
+        for person, keys in of.items()
+    }
+
+
+def counted(kept: Kept) -> Counter[Any]:
+    return Counter(key for keys in kept.values() for key in keys)
+
+
+CONNECTION = duckdb.connect(config={"threads": 2})
+
+
+def fill(rows: Iterable[tuple[Any, ...]], *types: str) -> None:
+    """Make `t` anew, with columns c0, c1, ..."""
+    names = ", ".join(f"c{at} {kind}" for at, kind in enumerate(types))
+    CONNECTION.execute(f"CREATE OR REPLACE TABLE t ({names})")
+    if rows := list(rows):
+        places = ", ".join([f"({', '.join('?' * len(types))})"] * len(rows))
+        CONNECTION.execute(f"INSERT INTO t VALUES {places}", [value for row in rows for value in row])
+
+
+def bounded(
+    rows: Iterable[tuple[Any, ...]],
+    types: tuple[str, ...],
+    max_keys: int,
+    order: KeyOrder = SELECT,
+    within: set[Any] | None = None,
+    **options: int,
+) -> Counter[Any]:
+    """Counts by key value, and by tuple where a key has several columns."""
+    columns = [f"c{at}" for at in range(1, len(types))]
+    fill(rows, *types)
+    with Contributions(CONNECTION, ROWS, unit="c0", key=columns, **options) as contributions:
+        everything = contributions.keys(range(contributions.size))
+        names = [key[0] if len(key) == 1 else key for key in everything]
+        codes = None if within is None else [code for code, name in enumerate(names) if name in within]
+        counts = contributions.counts(order, max_keys=max_keys, within=codes)
+        return Counter({names[code]: int(counts[code]) for code in np.flatnonzero(counts)})
+
+
+people, few = st.integers(-3, 8), st.integers(1, 6)
+integer_rows = st.lists(st.tuples(people | st.none(), st.integers(-5, 30) | st.none()), max_size=60)
+wide = st.integers(-(2**63), 2**63 - 1)
+examples = settings(max_examples=30, deadline=None)
+
+
+@examples
+@given(integer_rows, few)
+def test_integers_are_bounded_like_one_person_at_a_time(rows: list[Row], max_keys: int) -> None:
+    kept = reference(rows, max_keys)
+    assert bounded(rows, ("INTEGER", "SMALLINT"), max_keys) == counted(kept)
+
+
+@examples
+@given(st.lists(st.tuples(wide, st.sampled_from([-(2**63), -1, 0, 7, 2**40, 2**63 - 1])), max_size=30), few)
+def test_integers_of_any_size(rows: list[Row], max_keys: int) -> None:
+    assert bounded(rows, ("BIGINT", "BIGINT"), max_keys) == counted(reference(rows, max_keys))
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
+
+
+@examples
+@given(st.lists(st.tuples(words | st.none(), words | st.none()), max_size=40), few)
+def test_text(rows: list[Row], max_keys: int) -> None:
+    assert bounded(rows, ("VARCHAR", "VARCHAR"), max_keys) == counted(reference(rows, max_keys))
+
+
+@examples
+@given(st.lists(st.tuples(people, st.dates(date(1, 1, 1)) | st.none()), max_size=30), few)
+def test_dates(rows: list[Row], max_keys: int) -> None:
+    assert bounded(rows, ("TINYINT", "DATE"), max_keys) == counted(reference(rows, max_keys))
+
+
+@examples
+@given(st.lists(st.tuples(people, words | st.none(), st.integers(0, 2) | st.none()), max_size=40), few)
+def test_keys_of_several_columns(rows: list[tuple[Any, ...]], max_keys: int) -> None:
+    def composite(value: Any) -> int:
+        return text_bits(*map(str, value)) if isinstance(value, tuple) else bits(value)
+
+    pairs = [(person, key if None not in key else None) for person, *rest in rows for key in [tuple(rest)]]
+    kept = reference(pairs, max_keys, bits=composite)
+    assert bounded(rows, ("INTEGER", "VARCHAR", "INTEGER"), max_keys) == counted(kept)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("UBIGINT", [2**64 - 1, 2**63, 0]),
+        ("HUGEINT", [2**100, -(2**100), 0]),
+        ("DECIMAL(18,2)", [Decimal("0.10"), Decimal("-7.00")]),
+        ("TIMESTAMP", [datetime(2026, 11, 15, 8, 30), datetime(1900, 1, 1)]),
+        ("BOOLEAN", [True, False]),
+        ("ENUM('b', 'a')", ["a", "b"]),
+        ("DOUBLE", [0.5, -1e300, float("inf")]),
+    ],
+)
+def test_other_types_of_keys_and_people(kind: str, values: list[Any]) -> None:
+    rows = [(person, value) for person in values for value in values]
+    assert bounded(rows, (kind, kind), len(values)) == dict.fromkeys(values, len(values))
+    assert bounded(rows, (kind, kind), 1).total() == len(values)
+
+
+def test_nan_is_dropped_and_zero_has_no_sign() -> None:
+    rows = [(0.0, 0.0), (-0.0, -0.0), (1.0, -0.0), (float("nan"), 1.0), (1.0, float("nan")), (None, 1.0), (1.0, None)]
+    assert bounded(rows, ("DOUBLE", "DOUBLE"), 1) == {0.0: 2}
+
+
+def test_a_type_that_does_not_tell_keys_apart_is_refused_by_name() -> None:
+    with pytest.raises(InvalidArgument, match="c1"):
+        bounded([], ("INTEGER", "INTEGER[]"), 1)
+    fill([], "INTEGER")
+    with pytest.raises(InvalidArgument, match="unit: no column 'nobody'"):
+        Contributions(CONNECTION, ROWS, unit="nobody", key=["c0"])
+
+
+@pytest.mark.parametrize("types", [("INTEGER", "INTEGER"), ("VARCHAR", "VARCHAR")])
+@examples
+@given(rows=integer_rows, max_keys=few, data=st.data())
+def test_order_duplicates_sets_and_threads_are_not_seen(
+    types: tuple[str, str], rows: list[Row], max_keys: int, data: st.DataObject
+) -> None:
+    plain = bounded(rows, types, max_keys)
+    again = data.draw(st.permutations(rows + rows[: len(rows) // 2]))
+    max_rows, threads = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 3))
+    assert bounded(again, types, max_keys, max_rows=max_rows, threads=threads) == plain
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "VARCHAR"])
+@pytest.mark.parametrize("keys", [0, 1, 4, 40])
+@examples
+@given(rows=integer_rows, data=st.data())
+def test_one_more_person_moves_at_most_max_keys_counts_up_by_one(
+    kind: str, keys: int, rows: list[Row], data: st.DataObject
+) -> None:
+    """The new person's keys may lie before, between and after everybody else's: codes shift, choices do not."""
+    max_keys, name = 4, int if kind == "INTEGER" else str
+    rows = [(name(person), name(key)) for person, key in rows if person is not None and key is not None]
+    theirs = data.draw(st.sets(st.integers(-300, 300), min_size=keys, max_size=keys))
+    before = bounded(rows, (kind, kind), max_keys)
+    after = bounded([*rows, *((name(99), name(key)) for key in theirs)], (kind, kind), max_keys)
+    moved = {key: after[key] - before[key] for key in after.keys() | before.keys() if after[key] != before[key]}
+    assert set(moved.values()) <= {1}
+    assert len(moved) == min(max_keys, keys)
+
+
+@examples
+@given(st.sets(words, max_size=20))
+def test_codes_of_keys_ascend_by_bits_and_value_because_they_decide_between_equal_ranks(keys: set[str]) -> None:
+    fill([("somebody", key) for key in keys], "VARCHAR", "VARCHAR")
+    with Contributions(CONNECTION, ROWS, unit="c0", key=["c1"]) as contributions:
+        listed = [key for (key,) in contributions.keys(range(contributions.size))]
+    assert listed == sorted(keys, key=lambda key: (bits(key), key))
+
+
+def test_whoever_comes_changes_nobody_elses_keys_even_where_ranks_are_equal() -> None:
+    """So many keys that some have the same rank for the same person: then the code decides, and the code shifts."""
+    keys = np.arange(5000, 9000, dtype=np.uint64)
+    ranks = SELECT.ranks(Affine(0), np.zeros_like(keys), Affine(0), keys)
+    assert len(np.unique(ranks)) < len(ranks)
+    for max_keys in (1, 100, 3999):
+        kept = kept_pairs(keys - 5000, 13, Affine(0), Affine(5000), order=SELECT, max_keys=max_keys) + np.uint64(5000)
+        shifted = kept_pairs(keys - 4000, 13, Affine(0), Affine(4000), order=SELECT, max_keys=max_keys)
+        listed = kept_pairs(keys - 5000, 13, Affine(0), Listed(keys), order=SELECT, max_keys=max_keys)
+        mask = np.uint64(2**13 - 1)
+        assert set(((kept - np.uint64(5000)) & mask).tolist()) == set((listed & mask).tolist())
+        assert {key + 5000 for key in (listed & mask).tolist()} == {key + 4000 for key in (shifted & mask).tolist()}
+
+
+@examples
+@given(integer_rows, few, st.sets(st.integers(-5, 30)))
+def test_within_restricts_before_it_bounds(rows: list[Row], max_keys: int, chosen: set[int]) -> None:
+    order = KeyOrder.of(SECRET, "aggregate")
+    kept = reference([row for row in rows if row[1] in chosen], max_keys, "aggregate")
+    assert bounded(rows, ("INTEGER", "INTEGER"), max_keys, order, within=chosen) == counted(kept)
+
+
+def test_labels_and_secrets_choose_differently() -> None:
+    rows = [(person, key) for person in range(20) for key in range(50)]
+    orders = [SELECT, KeyOrder.of(SECRET, "aggregate"), KeyOrder.of(b"another secret", "select")]
+    seen = [frozenset(bounded(rows, ("INTEGER", "INTEGER"), 2, order).items()) for order in orders]
+    assert len(set(seen)) == 3
+    assert SECRET.hex() not in repr(SELECT)
+    with pytest.raises(InvalidArgument, match="secret"):
+        KeyOrder.of(b"", "select")
+
+
+@pytest.mark.parametrize("max_keys", [0, -1, 2**33])
+def test_a_bound_is_a_positive_number(max_keys: int) -> None:
+    with pytest.raises(InvalidArgument, match="max_keys"):
+        bounded([(1, 1)], ("INTEGER", "INTEGER"), max_keys)
+
+
+def test_no_rows_no_counts_and_nothing_is_left_behind() -> None:
+    for rows in ([], [(None, None)], [(None, "a")], [("a", None)]):
+        assert bounded(rows, ("VARCHAR", "VARCHAR"), 1) == {}
+    assert bounded([(None, 1), (1, None)], ("INTEGER", "INTEGER"), 1) == {}
+    fill([("a", "b")], "VARCHAR", "VARCHAR")
+    with Contributions(CONNECTION, ROWS, unit="c0", key=["c1"]) as contributions:
+        assert contributions.keys([0, 0]) == [("b",), ("b",)]
+    assert CONNECTION.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall() == [(0,)]
+
+
+def test_people_and_keys_whose_hashes_collide_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"p{person}", f"k{key % 9}") for person in range(30) for key in range(person)]
+    by_hash = bounded(rows, ("VARCHAR", "VARCHAR"), 3)
+    monkeypatch.setattr(bounding, "_all_different", lambda hashes: False)
+    assert bounded(rows, ("VARCHAR", "VARCHAR"), 3) == by_hash
+
+
+def chosen_first(people: int, keys: int, order: KeyOrder) -> list[list[int]]:
+    """The codes that each of `people` people keeps of the same `keys` keys, two each."""
+    pairs = np.arange(people * keys, dtype=np.uint64)
+    words = (pairs // np.uint64(keys)) << np.uint64(8) | pairs % np.uint64(keys)
+    kept = kept_pairs(words, 8, Affine(10**6), Affine(-3), order=order, max_keys=2) & np.uint64(255)
+    return kept.reshape(people, 2).tolist()
+
+
+def test_every_pair_of_keys_is_kept_equally_often() -> None:
+    """Chernoff: a random order fails here once in a million secrets; this secret is fixed."""
+    law: dict[Hashable, float] = {(one, other): 1 / 42 for one in range(7) for other in range(7) if one != other}
+    assert not unlikely(map(tuple, chosen_first(100_000, 7, SELECT)), law)
+
+
+def test_neighbouring_people_choose_independently() -> None:
+    first = [kept[0] for kept in chosen_first(200_000, 5, SELECT)]
+    law: dict[Hashable, float] = {(one, other): 1 / 25 for one in range(5) for other in range(5)}
+    assert not unlikely(zip(first[::2], first[1::2], strict=True), law)
+
+
+def test_two_labels_choose_independently() -> None:
+    one, other = (chosen_first(100_000, 5, KeyOrder.of(SECRET, label)) for label in ("select", "aggregate"))
+    law: dict[Hashable, float] = {(a, b): 1 / 25 for a in range(5) for b in range(5)}
+    assert not unlikely(((a[0], b[0]) for a, b in zip(one, other, strict=True)), law)
