@@ -43,6 +43,7 @@ def test_examples_print_what_the_page_shows(page):
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tutorials/ten-minutes.md", "how-to/look-after-the-ledger.md"])
 def test_the_commands_of_a_page_run_in_their_order(name, tmp_path):
     commands = "\n".join(SHELL.findall((ROOT / "docs" / name).read_text(encoding="utf-8")))
@@ -54,6 +55,7 @@ def test_the_commands_of_a_page_run_in_their_order(name, tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=ids)
 def test_notebooks_run_from_the_top(notebook, tmp_path):
     """In a process of its own: Jupyter's machinery warns of things that are not ours."""

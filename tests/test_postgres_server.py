@@ -10,6 +10,8 @@ import pytest
 
 import postgres
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def other_url(postgres_server: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ def world(tmp_path: Path) -> World:
     return new_world(tmp_path / "world")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def ledger_url(request: pytest.FixtureRequest) -> str:
     return "sqlite:ledger.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 

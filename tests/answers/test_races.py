@@ -19,6 +19,8 @@ from sfumato.errors import BudgetExhausted
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # processes, not threads
+
 PROCESSES = 8
 
 

@@ -17,6 +17,8 @@ from sfumato.budget import Revealed, open_ledger
 from sfumato.budget.postgres import PostgresStore
 from sfumato.config import LedgerSettings
 
+pytestmark = pytest.mark.slow  # a real server; SQLite keeps the same contract in `make check`
+
 TERMINATE = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -177,6 +177,7 @@ def test_a_type_that_does_not_tell_keys_apart_is_refused_by_name() -> None:
         Contributions(CONNECTION, ROWS, unit="nobody", key=["c0"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [("INTEGER", "INTEGER"), ("VARCHAR", "VARCHAR")])
 @examples
 @given(rows=integer_rows, max_keys=few, data=st.data())
@@ -189,7 +190,7 @@ def test_order_duplicates_sets_and_threads_are_not_seen(
     assert bounded(again, types, max_keys, max_rows=max_rows, threads=threads) == plain
 
 
-@pytest.mark.parametrize("kind", ["INTEGER", "VARCHAR"])
+@pytest.mark.parametrize("kind", ["INTEGER", pytest.param("VARCHAR", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("keys", [0, 1, 4, 40])
 @examples
 @given(rows=integer_rows, data=st.data())
