@@ -285,8 +285,8 @@ def _is_csv(source: str) -> bool:
 
 
 _GUESSED = """
-# CSV has no types: they are guessed from a sample of the rows, each time that the file is opened. The types below are
-# what was guessed now, so that another guess is told. Better: Parquet, or a table of DuckDB with explicit types."""
+# CSV has no types: those below were guessed from a sample of the rows, once; correct them. Without one it is text,
+# and a cell that does not fit makes questions fail. Better: Parquet, or a table of DuckDB with explicit types."""
 
 _TEMPLATE = """\
 # What may be asked about your people, by whom, and how much of it.

@@ -73,7 +73,7 @@ def init(
     Writes DIR/sfumato.toml, with comments, and DIR/noise.key. What it writes can be asked at once; what makes
     answers better (public lists of values, bounds) you add by hand, for only you know what is public. Reads the
     names and types of the columns and nothing else of your data, and overwrites nothing. CSV has no types: they
-    are guessed from a sample of the rows, so that Parquet is the better choice.
+    are guessed from a sample of the rows, once, so that Parquet is the better choice.
 
     \b
       sfumato init shop --source orders.parquet --unit customer_id
