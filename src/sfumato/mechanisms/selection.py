@@ -30,11 +30,15 @@ MARGIN = 2.0**-44
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Exact scores rate * count - ln(divisor), one a runner."""
+    """Exact scores rate * count - ln(divisor) + ln(weight), one a runner.
+
+    A runner of weight n runs like n runners of weight 1 of which the first is taken.
+    """
 
     rate: Fraction
     counts: Integers
     divisors: Integers | None = None
+    weights: Integers | None = None
     reference: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,17 +51,22 @@ class Scores:
     def floats(self) -> tuple[Floats, Floats]:
         """The scores, and a bound on the size of what went into them."""
         scores = np.multiply(self.counts - self.reference, float(self.rate), dtype=np.float64)
-        if self.divisors is None:
-            return scores, np.abs(scores)
-        logs: Floats = np.log(self.divisors.astype(np.float64))
-        return scores - logs, np.abs(scores) + logs
+        size: Floats = np.abs(scores)
+        if self.divisors is not None:
+            logs: Floats = np.log(self.divisors.astype(np.float64))
+            scores, size = scores - logs, size + logs
+        if self.weights is not None:
+            logs = np.log(self.weights.astype(np.float64))
+            scores, size = scores + logs, size + logs
+        return scores, size
 
     def decimal(self, runner: int, context: Context) -> tuple[Decimal, Decimal]:
         """One score, and a bound on its rounding error."""
         score = decimal(self.rate * (int(self.counts[runner]) - self.reference), context)
-        log = context.ln(1 if self.divisors is None else int(self.divisors[runner]))
-        size = context.add(context.add(1, score.copy_abs()), log)
-        return context.subtract(score, log), context.scaleb(size, 2 - context.prec)
+        less = context.ln(1 if self.divisors is None else int(self.divisors[runner]))
+        more = context.ln(1 if self.weights is None else int(self.weights[runner]))
+        size = context.add(context.add(1, score.copy_abs()), context.add(less, more))
+        return context.subtract(context.add(score, more), less), context.scaleb(size, 2 - context.prec)
 
 
 def race(scores: Scores, stream: Stream, first: int) -> list[int]:
@@ -75,6 +84,22 @@ def race(scores: Scores, stream: Stream, first: int) -> list[int]:
         contenders = np.flatnonzero(high >= bar)
     contenders = contenders[np.argsort(-(low + high)[contenders], kind="stable")]
     return _settled(scores, stream, contenders, low[contenders], high[contenders], first)
+
+
+def winners(scores: Scores, starts: Integers, stream: Stream) -> Integers:
+    """The first of each of many races: race j is between the runners from `starts[j]` on, up to the next start.
+
+    Each race has a runner at least. The noise, and so each winner, is that of `race` on the same runners.
+    """
+    low, high = _brackets(scores, stream.words(0, 0, len(scores)))
+    bars = np.repeat(np.maximum.reduceat(low, starts), np.diff(starts, append=len(scores)))
+    contenders = np.flatnonzero(high >= bars)
+    of_race = np.searchsorted(starts, contenders, side="right") - 1
+    firsts = np.searchsorted(of_race, np.arange(len(starts)))
+    ahead = contenders[firsts]
+    for j in np.flatnonzero(np.diff(firsts, append=len(contenders)) > 1):
+        ahead[j] = _compared(scores, stream, contenders[of_race == j].tolist())[0]
+    return ahead
 
 
 def _brackets(scores: Scores, words: NDArray[np.uint64]) -> tuple[Floats, Floats]:
