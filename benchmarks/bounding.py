@@ -14,12 +14,14 @@ from sqlglot import exp
 
 from benchmarks import plume_data
 from benchmarks.timing import milliseconds, side_by_side, table
+from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.release.bounding import Contributions, KeyOrder
 
 PEOPLE = 10**6
 THREADS, REPEATS = 2, 7
 TARGETS = {64: 1.3, 8: 1.5}
 ORDER = KeyOrder.of(b"benchmarks", "select")
+ROWS = exp.select("*").from_("rows")
 PLAIN = "SELECT key, COUNT(DISTINCT person) AS people FROM read_parquet(?) GROUP BY key"
 FORMS = {
     "integers": "SELECT person, key FROM read_parquet(?)",
@@ -56,7 +58,7 @@ def _rewritten(path: Path, form: str) -> Path:
 def _lines(form: str, path: Path) -> list[tuple[str, ...]]:
     with _connect() as connection:
         contestants = {"plain": partial(plain, connection, path)}
-        contestants |= {f"L = {most}": partial(bounded, connection, path, most) for most in TARGETS}
+        contestants |= {f"L = {most}": partial(bounded, path, most) for most in TARGETS}
         best = side_by_side(contestants, repeats=REPEATS if form == "integers" else 3)
     memory = [_megabytes(path, most) for most in (0, *TARGETS)]
     return [
@@ -78,9 +80,13 @@ def plain(connection: duckdb.DuckDBPyConnection, path: Path) -> Any:
     return connection.execute(PLAIN, [str(path)]).fetchnumpy()
 
 
-def bounded(connection: duckdb.DuckDBPyConnection, path: Path, max_keys: int, **options: int) -> Any:
-    rows = exp.select("*").from_(exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(str(path))]))
-    with Contributions(connection, rows, unit="person", key=["key"], threads=THREADS, **options) as contributions:
+def bounded(path: Path, max_keys: int, **options: int) -> Any:
+    """From opening the file to the counts."""
+    with (
+        DuckDBEngine({"rows": str(path)}, threads=THREADS) as engine,
+        engine.workspace() as workspace,
+        Contributions(workspace, ROWS, unit="person", key=["key"], threads=THREADS, **options) as contributions,
+    ):
         return contributions.counts(ORDER, max_keys=max_keys)
 
 
@@ -91,10 +97,10 @@ def _megabytes(path: Path, max_keys: int) -> int:
 
 
 def _once(path: Path, max_keys: int) -> None:
-    with _connect() as connection:
-        if max_keys:
-            bounded(connection, path, max_keys)
-        else:
+    if max_keys:
+        bounded(path, max_keys)
+    else:
+        with _connect() as connection:
             plain(connection, path)
     # Not `getrusage`: a new process inherits the peak of the one that started it.
     status = Path("/proc/self/status").read_text().splitlines()

@@ -304,3 +304,69 @@ class EngineContract:
             assert engine.run(counting()) == [(1,)]
         with pytest.raises(EngineFailed, match=CLOSED):
             engine.run(counting())
+
+    def test_a_workspace_gives_whole_columns(self, events):
+        query = exp.select(column("n"), column("x"), column("key")).from_(source()).where(present("x"), present("n"))
+        with events.workspace() as workspace:
+            found = workspace.arrays(query.where(present("key")))
+            assert list(found) == ["n", "x", "key"]
+            rows = [row for row in ROWS if None not in (row[1], row[3], row[4])]
+            columns = [found[name].tolist() for name in found]
+            assert sorted(zip(*columns, strict=True)) == sorted((row[3], row[4], row[1]) for row in rows)
+            assert found["x"].dtype == "float64"
+            assert workspace.rows(counting()) == [(len(ROWS),)]
+            assert list(workspace.kinds(exp.select("*").from_(source()))) == list(EVENTS)
+
+    def test_a_workspace_keeps_tables_of_its_own(self, events):
+        with events.workspace() as workspace, events.workspace() as other:
+            name = workspace.keep(ranking())
+            again = workspace.keep(exp.select("*").from_(source(name)).where(column("count") > 0))
+            assert name not in (again, *events.tables())
+            every = exp.select(exp.Count(this=exp.Star())).from_(source(again))
+            assert workspace.rows(every) == [(4,)]
+            for stranger in (events.run, other.rows):
+                with pytest.raises(ValueError, match="reads from"):
+                    stranger(every)
+            workspace.drop(again)
+            workspace.drop(again)
+            with pytest.raises(ValueError, match="reads from"):
+                workspace.rows(every)
+            assert workspace.rows(exp.select(exp.Count(this=exp.Star())).from_(source(name))) == [(4,)]
+
+    def test_a_workspace_reads_only_the_engines_tables(self, events):
+        with events.workspace() as workspace:
+            for ask in (workspace.rows, workspace.arrays, workspace.kinds, workspace.keep):
+                with pytest.raises(ValueError, match="reads from"):
+                    ask(exp.select("*").from_("others"))
+                with pytest.raises(TypeError, match="query tree"):
+                    ask("SELECT 1")
+                with pytest.raises(ValueError, match="not written as a number"):
+                    ask(exp.select(exp.Literal.number("1; DROP TABLE events")).from_(source()))
+
+    def test_a_failure_in_a_workspace_has_the_same_words_and_nothing_behind_them(self):
+        with self.pairs([(i, str(i)) for i in range(3000)] + [(1, "SECRETCELL")]) as engine:
+            failing = exp.select(exp.cast(column("key"), "INT").as_("n")).from_(source())
+            with engine.workspace() as workspace:
+                for ask in (workspace.rows, workspace.arrays, workspace.keep):
+                    with pytest.raises(EngineFailed) as failure:
+                        ask(failing)
+                    assert str(failure.value) == COULD_NOT_ANSWER
+                    assert failure.value.__cause__ is None
+                    assert failure.value.__context__ is None
+                    assert "SECRETCELL" not in str(failure.getrepr(style="native"))
+                assert workspace.rows(counting()) == [(3001,)]
+
+    def test_a_closed_workspace_refuses_and_so_does_one_of_a_closed_engine(self):
+        engine = self.pairs([(1, "a")])
+        closed, left_open = engine.workspace(), engine.workspace()
+        closed.keep(ranking())
+        closed.close()
+        closed.close()
+        left_open.keep(ranking())
+        with pytest.raises(EngineFailed, match=CLOSED):
+            closed.rows(counting())
+        engine.close()
+        left_open.close()
+        for ask in (engine.workspace, lambda: left_open.rows(counting()), lambda: left_open.keep(counting())):
+            with pytest.raises(EngineFailed, match=CLOSED):
+                ask()

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-import duckdb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from false_alarms import unlikely
+from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import context
 from sfumato.release import bounding
-from sfumato.release.bounding import ORDER_BITS, Affine, Contributions, KeyOrder, Listed, kept_pairs
+from sfumato.release.bounding import Contributions
+from sfumato.release.pairs import ORDER_BITS, Affine, KeyOrder, Listed, kept_pairs
 
 SECRET = b"a job's own secret"
 SELECT = KeyOrder.of(SECRET, "select")
@@ -70,16 +72,18 @@ def counted(kept: Kept) -> Counter[Any]:
     return Counter(key for keys in kept.values() for key in keys)
 
 
-CONNECTION = duckdb.connect(config={"threads": 2})
+ENGINE = DuckDBEngine({}, threads=2)
+ENGINE._schemas["t"] = {}  # filled behind the engine's back: no file is written for every example
+WORKSPACE = ENGINE.workspace()
 
 
 def fill(rows: Iterable[tuple[Any, ...]], *types: str) -> None:
     """Make `t` anew, with columns c0, c1, ..."""
     names = ", ".join(f"c{at} {kind}" for at, kind in enumerate(types))
-    CONNECTION.execute(f"CREATE OR REPLACE TABLE t ({names})")
+    ENGINE._connection.execute(f"CREATE OR REPLACE TABLE t ({names})")
     if rows := list(rows):
         places = ", ".join([f"({', '.join('?' * len(types))})"] * len(rows))
-        CONNECTION.execute(f"INSERT INTO t VALUES {places}", [value for row in rows for value in row])
+        ENGINE._connection.execute(f"INSERT INTO t VALUES {places}", [value for row in rows for value in row])
 
 
 def bounded(
@@ -93,7 +97,7 @@ def bounded(
     """Counts by key value, and by tuple where a key has several columns."""
     columns = [f"c{at}" for at in range(1, len(types))]
     fill(rows, *types)
-    with Contributions(CONNECTION, ROWS, unit="c0", key=columns, **options) as contributions:
+    with Contributions(WORKSPACE, ROWS, unit="c0", key=columns, **options) as contributions:
         everything = contributions.keys(range(contributions.size))
         names = [key[0] if len(key) == 1 else key for key in everything]
         codes = None if within is None else [code for code, name in enumerate(names) if name in within]
@@ -174,7 +178,30 @@ def test_a_type_that_does_not_tell_keys_apart_is_refused_by_name() -> None:
         bounded([], ("INTEGER", "INTEGER[]"), 1)
     fill([], "INTEGER")
     with pytest.raises(InvalidArgument, match="unit: no column 'nobody'"):
-        Contributions(CONNECTION, ROWS, unit="nobody", key=["c0"])
+        Contributions(WORKSPACE, ROWS, unit="nobody", key=["c0"])
+
+
+def test_what_makes_no_sense_is_refused_by_name_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill([], "INTEGER", "INTEGER", "VARCHAR", "BOOLEAN")
+    for door in ("rows", "arrays", "keep"):
+        monkeypatch.setattr(WORKSPACE, door, None)
+    good: dict[str, Any] = {"unit": "c0", "key": ["c1"]}
+    public = exp.select("c1").from_("t")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"unit": "C0"}, "unit: no column 'C0'; there are c0, c1, c2, c3"),
+        ({"key": ["c1", "c22"]}, "key: no column 'c22'.*did you mean c2?"),
+        ({"key": []}, "key: must be different columns, at least one"),
+        ({"values": ["c33"]}, "values: no column 'c33'.*did you mean c3?"),
+        ({"values": ["c1", "c2"]}, "values: column 'c2' is VARCHAR, which is not a number"),
+        ({"values": ["c3"]}, "values: column 'c3' is BOOLEAN"),
+        ({"values": ["c1", "c1"]}, "values: must be different"),
+        ({"domain": public, "key": ["c2"]}, "domain: no column 'c2'"),
+        ({"domain": exp.select("c1 AS c2").from_("t"), "key": ["c2"]}, "domain: column 'c2' is INTEGER, and VARCHAR"),
+        ({"max_rows": 0}, "max_rows: "),
+    ]
+    for change, message in wrong:
+        with pytest.raises(InvalidArgument, match=f"^{message}"):
+            Contributions(WORKSPACE, ROWS, **(good | change))
 
 
 @pytest.mark.slow
@@ -212,7 +239,7 @@ def test_one_more_person_moves_at_most_max_keys_counts_up_by_one(
 @given(st.sets(words, max_size=20))
 def test_codes_of_keys_ascend_by_bits_and_value_because_they_decide_between_equal_ranks(keys: set[str]) -> None:
     fill([("somebody", key) for key in keys], "VARCHAR", "VARCHAR")
-    with Contributions(CONNECTION, ROWS, unit="c0", key=["c1"]) as contributions:
+    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
         listed = [key for (key,) in contributions.keys(range(contributions.size))]
     assert listed == sorted(keys, key=lambda key: (bits(key), key))
 
@@ -260,9 +287,9 @@ def test_no_rows_no_counts_and_nothing_is_left_behind() -> None:
         assert bounded(rows, ("VARCHAR", "VARCHAR"), 1) == {}
     assert bounded([(None, 1), (1, None)], ("INTEGER", "INTEGER"), 1) == {}
     fill([("a", "b")], "VARCHAR", "VARCHAR")
-    with Contributions(CONNECTION, ROWS, unit="c0", key=["c1"]) as contributions:
+    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
         assert contributions.keys([0, 0]) == [("b",), ("b",)]
-    assert CONNECTION.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall() == [(0,)]
+    assert WORKSPACE._kept == []
 
 
 def test_people_and_keys_whose_hashes_collide_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +297,55 @@ def test_people_and_keys_whose_hashes_collide_are_still_told_apart(monkeypatch: 
     by_hash = bounded(rows, ("VARCHAR", "VARCHAR"), 3)
     monkeypatch.setattr(bounding, "_all_different", lambda hashes: False)
     assert bounded(rows, ("VARCHAR", "VARCHAR"), 3) == by_hash
+
+
+@examples
+@given(integer_rows, few)
+def test_keys_per_person(rows: list[Row], most: int) -> None:
+    fill(rows, "INTEGER", "INTEGER")
+    sizes = Counter(min(most, len(keys)) for keys in reference(rows, 10**6).values())
+    for max_rows in (2**26, 4):
+        with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=max_rows) as contributions:
+            assert contributions.keys_per_person(most).tolist() == [sizes[n] for n in range(most + 1)]
+            with pytest.raises(InvalidArgument, match="most"):
+                contributions.keys_per_person(0)
+
+
+def public(keys: list[Any], kind: str) -> exp.Query:
+    rows = exp.values([(str(key),) for key in keys], alias="public", columns=["key"])
+    return exp.select(exp.alias_(exp.cast(exp.column("key"), kind), "c1")).from_(rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "keys"),
+    [
+        ("INTEGER", "BIGINT", [-7, 3, 2**40, 5]),
+        ("UBIGINT", "INTEGER", [-7, 3, 5, 1]),
+        ("VARCHAR", "VARCHAR", ["b", "a", "", "it's"]),
+        ("DATE", "DATE", [date(2026, 11, 15), date(1, 1, 1)]),
+        ("UUID", "UUID", [UUID(int=7), UUID(int=2**127)]),
+    ],
+)
+def test_public_keys_have_codes_whatever_the_rows(kind: str, written: str, keys: list[Any]) -> None:
+    other = {"INTEGER": 4, "UBIGINT": 9, "VARCHAR": "c", "DATE": date(2, 2, 2), "UUID": UUID(int=8)}[kind]
+    for rows in ([], [(1, other)], [(1, keys[1]), (1, other), (2, keys[1]), (2, None), (3, other)]):
+        fill(rows, "INTEGER", kind)
+        domain = public([*keys, keys[0]], written)
+        with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"], domain=domain) as contributions:
+            assert contributions.size == len(keys)
+            listed = [key for (key,) in contributions.keys(range(len(keys)))]
+            assert set(listed) == set(keys)
+            counts = contributions.counts(SELECT, max_keys=1).tolist()
+            seen = Counter({key: count for key, count in zip(listed, counts, strict=True) if count})
+            assert seen == counted(reference([row for row in rows if row[1] in keys], 1))
+
+
+def test_progress_is_the_share_that_is_done() -> None:
+    fill([(person, 1) for person in range(40)], "INTEGER", "INTEGER")
+    heard: list[float] = []
+    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=30, progress=heard.append) as contributions:
+        assert contributions.counts(SELECT, max_keys=1).tolist() == [40]
+    assert heard == [0.25, 0.5, 0.75, 1.0]
 
 
 def chosen_first(people: int, keys: int, order: KeyOrder) -> list[list[int]]:

@@ -1,5 +1,7 @@
 """The port of every engine: a SELECT tree in, exact rows out; one sentence for every failure.
 
+There are two doors: `Engine.run` for a question, which has a deadline, and `Workspace` for a job that takes its time.
+
 What an asker learns from an engine must not depend on the rows. So everything that goes wrong once rows may have
 been read is told in the same words, `COULD_NOT_ANSWER`, without the engine's own text, which can quote a cell. Only
 what is true of the set-up alone (a file that is not there, a table the database does not have) is told by name, when
@@ -8,6 +10,7 @@ the engine is opened.
 
 from __future__ import annotations
 
+import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
+from numpy.typing import NDArray
 from sqlglot import ErrorLevel, exp
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "timestamp", "other"]
@@ -55,15 +59,15 @@ class Engine(ABC):
         A tree that is not a plain query over this engine's tables is the caller's mistake: TypeError or ValueError.
         """
         _check(query, self.tables())
-        # Every identifier is quoted: a name is the name as written, be it a keyword or an attack.
-        text = query.sql(
-            dialect=self.abilities.dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE
-        )
-        return self._run(text)
+        return self._run(_written(query, self.abilities.dialect))
 
     @abstractmethod
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         """The rows of one SELECT, in the engine's own dialect."""
+
+    @abstractmethod
+    def workspace(self) -> Workspace:
+        """A place for one long job over the same tables. It ends when it is closed, or the engine is."""
 
     @abstractmethod
     def schema(self, table: str) -> dict[str, ColumnType]:
@@ -82,6 +86,85 @@ class Engine(ABC):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+class Workspace(ABC):
+    """One long job's own door to an engine's rows: no deadline, whole columns, and tables in between.
+
+    Guarantees what `Engine.run` does: the same checks of every query, and for everything that goes wrong the same
+    words. Use it from one thread, and as a context manager.
+    """
+
+    def __init__(self, dialect: str, tables: Collection[str]) -> None:
+        self._dialect, self._tables = dialect, tuple(tables)
+        self._kept: list[str] = []
+        self._numbers = itertools.count()
+
+    def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT tree, as `Engine.run` gives them."""
+        return self._rows(self._text(query))
+
+    def arrays(self, query: exp.Query) -> dict[str, NDArray[Any]]:
+        """The columns of a SELECT tree by name. One with a NULL is a masked array."""
+        return self._arrays(self._text(query))
+
+    def kinds(self, query: exp.Query) -> dict[str, str]:
+        """The columns of a SELECT tree and the engine's own names of their types. Nothing is run."""
+        return self._kinds(self._text(query))
+
+    def keep(self, query: exp.Query) -> str:
+        """Write the rows of a SELECT tree to a table that this workspace alone can read; its name."""
+        text = self._text(query)
+        taken = {table.casefold() for table in self._tables}
+        name = next(name for number in self._numbers if (name := f"sfumato_kept_{number}") not in taken)
+        self._keep(name, text)
+        self._kept.append(name)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Let go of a table of `keep` before the end. One that is gone already is fine."""
+        if name in self._kept:
+            self._kept.remove(name)
+            self._drop(name)
+
+    def _text(self, query: exp.Query) -> str:
+        _check(query, (*self._tables, *self._kept))
+        return _written(query, self._dialect)
+
+    @abstractmethod
+    def _rows(self, text: str) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT, in the engine's own dialect."""
+
+    @abstractmethod
+    def _arrays(self, text: str) -> dict[str, NDArray[Any]]:
+        """Its columns."""
+
+    @abstractmethod
+    def _kinds(self, text: str) -> dict[str, str]:
+        """Its columns' types, from metadata."""
+
+    @abstractmethod
+    def _keep(self, name: str, text: str) -> None:
+        """Make a temporary table of it."""
+
+    @abstractmethod
+    def _drop(self, name: str) -> None:
+        """Drop a table of `_keep`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop what was kept. A closed workspace refuses; closing twice is fine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _written(query: exp.Query, dialect: str) -> str:
+    """Every identifier is quoted: a name is the name as written, be it a keyword or an attack."""
+    return query.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
 def _check(query: exp.Query, tables: Collection[str]) -> None:

@@ -26,16 +26,18 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import duckdb
+from numpy.typing import NDArray
 from sqlglot import exp
 
-from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, Abilities, ColumnType, Engine
+from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, Abilities, ColumnType, Engine, Workspace
 from sfumato.errors import EngineFailed, InvalidArgument
 
 DUCKDB = Abilities("duckdb")
@@ -111,6 +113,7 @@ class DuckDBEngine(Engine):
         _distinct_names(tables)
         self._timeout_s = timeout_s
         self._live: set[duckdb.DuckDBPyConnection] = set()
+        self._workspaces: weakref.WeakSet[_DuckDBWorkspace] = weakref.WeakSet()
         self._idle = threading.Condition()
         self._closed = False
         folder = _private_folder(spill)
@@ -151,24 +154,31 @@ class DuckDBEngine(Engine):
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         with self._cursor() as cursor, _deadline(cursor, self._timeout_s):
-            statements = _told_as(COULD_NOT_ANSWER, lambda: cursor.extract_statements(text))
-            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-                raise ValueError("an engine runs one SELECT at a time")
-            return _told_as(COULD_NOT_ANSWER, lambda: cursor.execute(statements[0]).fetchall())
+            select = _one_select(cursor, text)
+            return _told_as(COULD_NOT_ANSWER, lambda: cursor.execute(select).fetchall())
 
-    @contextmanager
-    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection of this query's own, which `close` knows of."""
+    def workspace(self) -> Workspace:
         with self._idle:
             if self._closed:
                 raise EngineFailed(CLOSED)
-            cursor = self._connection.cursor()
+            workspace = _DuckDBWorkspace(self, self._connection.cursor())
+            self._workspaces.add(workspace)
+        return workspace
+
+    @contextmanager
+    def _cursor(self, lasting: duckdb.DuckDBPyConnection | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A workspace's connection, or one of this query's own; while it is in use, `close` waits for it."""
+        with self._idle:
+            if self._closed:
+                raise EngineFailed(CLOSED)
+            cursor = self._connection.cursor() if lasting is None else lasting
             self._live.add(cursor)
         try:
             yield cursor
         finally:
             with self._idle:
-                cursor.close()
+                if lasting is None:
+                    cursor.close()
                 self._live.remove(cursor)
                 self._idle.notify_all()
 
@@ -179,9 +189,67 @@ class DuckDBEngine(Engine):
                 for cursor in self._live:
                     cursor.interrupt()
                 self._idle.wait(_PULSE_S)
+            for workspace in list(self._workspaces):
+                workspace.close()
             if hasattr(self, "_connection"):
                 self._connection.close()
         self._remove_spill()
+
+
+class _DuckDBWorkspace(Workspace):
+    """A connection that lasts: temporary tables are its own, and go when it is closed."""
+
+    def __init__(self, engine: DuckDBEngine, cursor: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(engine.abilities.dialect, engine.tables())
+        self._engine, self._connection, self._closed = engine, cursor, False
+
+    def _rows(self, text: str) -> list[tuple[Any, ...]]:
+        return self._ask(text, lambda select: self._connection.execute(select).fetchall())
+
+    def _arrays(self, text: str) -> dict[str, NDArray[Any]]:
+        return self._ask(text, lambda select: self._connection.execute(select).fetchnumpy())
+
+    def _kinds(self, text: str) -> dict[str, str]:
+        columns = self._ask(text, lambda select: self._connection.execute(f"DESCRIBE {select.query}").fetchall())
+        return {name: kind for name, kind, *_ in columns}
+
+    def _keep(self, name: str, text: str) -> None:
+        create = f'CREATE TEMPORARY TABLE "{name}" AS '
+        self._ask(text, lambda select: self._connection.execute(create + select.query))
+
+    def _drop(self, name: str) -> None:
+        with suppress(EngineFailed), self._engine._cursor(self._connection) as cursor:  # closed: it is gone already
+            _told_as(COULD_NOT_ANSWER, lambda: cursor.execute(f'DROP TABLE temp."{name}"'))
+
+    def _ask(self, text: str, work: Callable[[duckdb.Statement], T]) -> T:
+        if self._closed:
+            raise EngineFailed(CLOSED)
+        with self._engine._cursor(self._connection) as cursor:
+            select = _one_select(cursor, text)
+            return _interruptible(cursor, lambda: _told_as(COULD_NOT_ANSWER, lambda: work(select)))
+
+    def close(self) -> None:
+        self._closed = True
+        self._connection.close()
+
+
+def _one_select(cursor: duckdb.DuckDBPyConnection, text: str) -> duckdb.Statement:
+    statements = _told_as(COULD_NOT_ANSWER, lambda: cursor.extract_statements(text))
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise ValueError("an engine runs one SELECT at a time")
+    return statements[0]
+
+
+def _interruptible(cursor: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+    """`work` in a thread of its own, so that Ctrl-C stops it: DuckDB would notice late, and tell it as an error."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(work)
+        try:
+            return asked.result()
+        finally:
+            while not asked.done():
+                cursor.interrupt()
+                wait([asked], _PULSE_S)
 
 
 def _told_as(words: str, work: Callable[[], T]) -> T:

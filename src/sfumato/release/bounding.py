@@ -1,12 +1,11 @@
-"""Bound what one person adds: at most L keys each, chosen by a keyed order, then count the people of every key.
+"""Bound what one person adds: at most L keys each, chosen by a keyed order, then count or collect what is kept.
 
-One 64-bit word a row, from the top: the person's code, ORDER_BITS of the keyed order, the key's code. One sort, and
-duplicates are neighbours, each person's keys stand in that person's own order, and a key is among the first L if the
-word L places before it belongs to another person. The key's code is there to be counted.
+The rows of a query are read as words of codes, by disjoint sets of people, and each set is sorted (`pairs`).
 
 Guarantee: for every secret and label, person p keeps exactly min(L, n) of p's n keys, and which ones is a function of
 the secret, the label, p's value and the values of p's own keys. So one more person (or one less) changes what nobody
-else keeps: at most L counts move, each by one, all in the same direction. No assumption on the hash is needed.
+else keeps: at most L counts move, each by one, all in the same direction. No assumption on the hash is needed. The
+same pairs are kept for `counts` and for `fold`; what `fold` tells of a pair is a function of that pair's own rows.
 
 Argument. Behind every value stand 64 bits, a fixed function of the value: an integer of up to 64 bits is itself, all
 else goes through MD5 of its text. p's keys are ordered by (h, bits, value), where h is ORDER_BITS of a mix of the
@@ -15,7 +14,8 @@ do depend on the whole table, and are used where that cannot be seen:
 
 - A key's code breaks ties in h, and codes ascend by (bits, value): the code of an integer is its distance from the
   smallest one, every other code is its place in the sorted list. Another person's keys shift the codes of p's keys,
-  and leave their order. An integer has the same place in both codings.
+  and leave their order. An integer has the same place in both codings. Where the keys are public (`domain`), codes
+  are places in the list of these keys, and do not depend on any row.
 - A person's code only tells people apart. Codes are exact, not hashes, so nobody is merged with anybody; h comes
   from the bits of the person's value, not from the code. Hence neither the coding, nor the set in which a person is
   processed, nor the order or the number of equal rows, nor the number of threads can be seen in the choice.
@@ -26,187 +26,125 @@ Two values with the same bits share their h, and remain two people, or two keys:
 independence.
 
 Utility, not privacy, wants the order to look random: every key of p is kept with probability L/n, independently of
-other people. The mix is a fixed one (two secret odd multipliers, the finalizer of MurmurHash3), not a cryptographic
+other people. The mix is a fixed one (secret odd multipliers, the finalizer of MurmurHash3), not a cryptographic
 one; among n keys ties shift a key's chance by a factor of at most about 1 + n / 2^ORDER_BITS.
 
-Rows with a NULL person or a NULL or NaN key are dropped. Zero and negative zero are one key.
+Rows with a NULL person, a NULL or NaN key or a NaN value are dropped, each by itself, before anything is chosen. A
+NULL value is none: its row counts as a row, and adds nothing. Zero and negative zero are one key, and one value.
 """
 
 from __future__ import annotations
 
-import hmac
-import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
-import duckdb
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
-from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.stream import Words, context
+from sfumato.engines.base import Workspace
+from sfumato.errors import InvalidArgument, nearest
+from sfumato.mechanisms.stream import Words
+from sfumato.release.pairs import (
+    CODE_BITS,
+    ORDER_BITS,
+    Affine,
+    Codes,
+    Counts,
+    Floats,
+    KeyOrder,
+    Listed,
+    Mask,
+    Pairs,
+    Values,
+    kept_pairs,
+    people_by_keys,
+)
 
-Counts: TypeAlias = NDArray[np.int64]
-Mask: TypeAlias = NDArray[np.bool_]
+__all__ = ["MAX_KEYS", "ORDER_BITS", "Affine", "Contributions", "Counts", "KeyOrder", "Listed", "Pairs", "kept_pairs"]
 
-ORDER_BITS = 20
-CODE_BITS = 64 - ORDER_BITS
-"""What a person's and a key's code share."""
+T = TypeVar("T")
 
 MAX_KEYS = 2**32
-BLOCK = 2**15
-
-_WORD = 2**64
-_MURMUR = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
-_TABLE_NUMBERS = itertools.count()
 
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
-_BY_TEXT = frozenset(
-    ("VARCHAR", "ENUM", "BOOLEAN", "DATE", "TIME", "DECIMAL", "HUGEINT", "UHUGEINT", "UUID", "FLOAT", "DOUBLE")
-) | frozenset(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"))
+_WIDE_INTEGERS = frozenset(("HUGEINT", "UHUGEINT"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
+_NUMBERS = _INTEGERS | _WIDE_INTEGERS | _FLOATS | {"DECIMAL"}
+_BY_TEXT = (
+    _WIDE_INTEGERS
+    | _FLOATS
+    | frozenset(("VARCHAR", "ENUM", "BOOLEAN", "DATE", "TIME", "DECIMAL", "UUID", "TIMESTAMP"))
+    | frozenset(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"))
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
-    """The 64 bits behind every code: code c stands for the integer `first` + c."""
+class _Set:
+    """The rows of a set of people: words person * 2^key_bits + key, values by column, and the bits of the people."""
 
-    first: int
-
-    def times(self, factor: int, codes: Words) -> Words:
-        scaled: Words = codes * np.uint64(factor)
-        scaled += np.uint64(self.first * factor % _WORD)
-        return scaled
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The 64 bits behind every code: those of code c are `values[c]`."""
-
-    values: Words
-
-    def times(self, factor: int, codes: Words) -> Words:
-        scaled: Words = self.values.take(codes.view(np.int64))
-        scaled *= np.uint64(factor)
-        return scaled
-
-
-Values: TypeAlias = "Affine | Listed"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyOrder:
-    """Every person's order of keys: h = the upper ORDER_BITS of mix(a * person + b * key + c), modulo 2^64."""
-
-    a: int
-    b: int
-    c: int
-
-    @classmethod
-    def of(cls, secret: bytes, label: str) -> KeyOrder:
-        """The order of one job and one purpose. Different labels give unrelated orders."""
-        if not isinstance(secret, bytes | bytearray) or not secret:
-            raise InvalidArgument("secret", "must be bytes, and not empty; use 32 random bytes")
-        seed = hmac.digest(secret, context(purpose="bounding", label=label), "sha256")
-        a, b, c = (int.from_bytes(seed[place : place + 8], "little") for place in (0, 8, 16))
-        return cls(a | 1, b | 1, c)
-
-    def __repr__(self) -> str:
-        return "KeyOrder(...)"
-
-    def ranks(self, people: Values, persons: Words, keys: Values, codes: Words) -> Words:
-        """h of pairs of codes."""
-        x = people.times(self.a, persons)
-        x += keys.times(self.b, codes)
-        x += np.uint64(self.c)
-        for factor in _MURMUR:
-            x ^= x >> np.uint64(33)
-            x *= factor
-        x >>= np.uint64(CODE_BITS)
-        return x
-
-
-def kept_pairs(words: Words, key_bits: int, people: Values, keys: Values, *, order: KeyOrder, max_keys: int) -> Words:
-    """The pairs that are kept, each once, as words person * 2^key_bits + key, of words of the same form.
-
-    Sorts in place: `words` is used up. Persons have CODE_BITS - key_bits bits.
-    """
-    _insert_order(words, key_bits, people, keys, order)
-    words.sort()
-    if not len(words):
-        return words
-    fresh = np.empty(len(words), np.bool_)
-    fresh[0] = True
-    np.not_equal(words[1:], words[:-1], out=fresh[1:])
-    pairs = words[fresh]
-    return _first(pairs, max_keys, key_bits + ORDER_BITS)
-
-
-def _first(pairs: Words, max_keys: int, person_shift: int) -> Words:
-    """The first `max_keys` of every person, of sorted distinct words."""
-    if len(pairs) <= max_keys:
-        return pairs
-    # Two words are one person's if they differ in the lower bits only.
-    within = np.ones(len(pairs), np.bool_)
-    np.greater_equal(pairs[max_keys:] ^ pairs[:-max_keys], np.uint64(1 << person_shift), out=within[max_keys:])
-    return pairs[within]
-
-
-def _insert_order(words: Words, key_bits: int, people: Values, keys: Values, order: KeyOrder) -> None:
-    """Put h between person and key, block by block so that the arrays stay in the cache."""
-    shift, mask, wider = np.uint64(key_bits), np.uint64((1 << key_bits) - 1), np.uint64(ORDER_BITS)
-    for start in range(0, len(words), BLOCK):
-        block = words[start : start + BLOCK]
-        persons, codes = block >> shift, block & mask
-        ranks = order.ranks(people, persons, keys, codes)
-        persons <<= wider
-        persons |= ranks
-        persons <<= shift
-        np.bitwise_or(persons, codes, out=block)
+    words: Words
+    columns: Mapping[str, Floats]
+    people: Values
 
 
 class Contributions:
-    """Who contributed to which key: the rows of a query, with persons and keys as integer codes.
+    """Who contributed what to which key: the rows of a query, with persons and keys as integer codes.
 
     Codes are made once, when it is opened, and name keys for as long as it is open: `counts` is indexed by them,
-    `keys` gives the values back. Use it from one thread, and as a context manager: it owns tables in the temporary
-    schema of `connection`. At most about `max_rows` rows are in memory at a time (25 bytes each), and the codes'
-    64-bit values; a single person's rows are never divided.
+    `keys` gives the values back. Without `domain` they are those of the keys that occur; with it, those of the keys
+    of this query, which must be public: rows with other keys are dropped, and a key without rows has a code as well.
+    `values` are the numeric columns that `fold` is to read.
 
-    What DuckDB raises on the way can quote a cell: the caller must not show it.
+    Use it from one thread, and as a context manager: it keeps tables in the workspace. At most about `max_rows` rows
+    are in memory at a time (25 bytes each; in `fold` with values 40, and 16 more for each column), and the codes'
+    64-bit values; a single person's rows are never divided. `progress` hears the share of a pass that is done.
     """
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        workspace: Workspace,
         rows: exp.Query,
         *,
         unit: str,
         key: Sequence[str],
+        values: Sequence[str] = (),
+        domain: exp.Query | None = None,
         max_rows: int = 2**26,
         threads: int = 2,
+        progress: Callable[[float], None] | None = None,
     ) -> None:
         if max_rows < 1 or threads < 1:
             raise InvalidArgument("max_rows" if max_rows < 1 else "threads", "must be at least 1")
-        self._connection, self._max_rows, self._threads = connection, max_rows, threads
+        self._workspace, self._max_rows, self._threads, self._progress = workspace, max_rows, threads, progress
         self._source = rows.subquery("source")
         self._tables: list[str] = []
         try:
-            self._open(unit, tuple(key))
+            self._open(workspace.kinds(rows), unit, tuple(key), tuple(values), domain)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, unit: str, key: tuple[str, ...]) -> None:
-        kinds = _kinds(self._connection, self._source)
+    def _open(
+        self,
+        kinds: dict[str, str],
+        unit: str,
+        key: tuple[str, ...],
+        values: tuple[str, ...],
+        domain: exp.Query | None,
+    ) -> None:
+        """Refuse first: what is wrong with the arguments is told before a row is read."""
         unit_columns, key_columns = _columns("unit", (unit,), kinds), _columns("key", key, kinds)
-        self._rows, ranges = self._ranges((*unit_columns, *key_columns))
-        self._keys = self._coded(key_columns, ranges, most=min(2**26, max(2**16, 4 * self._rows)), ordered=True)
+        self._values = _value_columns(values, kinds)
+        public = None if domain is None else _public_columns(key_columns, self._workspace.kinds(domain))
+        self._rows, ranges = self._ranges((*unit_columns, *(key_columns if public is None else ())))
+        if domain is None or public is None:
+            self._keys = self._coded(key_columns, ranges, most=min(2**26, max(2**16, 4 * self._rows)), ordered=True)
+        else:
+            self._keys = self._listed(domain.subquery("source"), public, ordered=True).read_by(key_columns)
         self.key_bits = max(1, (self._keys.size - 1).bit_length())
         self._people = self._coded(unit_columns, ranges, most=2 ** (CODE_BITS - self.key_bits), ordered=False)
 
@@ -219,8 +157,7 @@ class Contributions:
     def close(self) -> None:
         """Drop the tables of codes."""
         while self._tables:
-            drop = exp.Drop(tables=[exp.to_table(self._tables.pop())], kind="TABLE", exists=True)
-            self._connection.execute(drop.sql(dialect="duckdb"))
+            self._workspace.drop(self._tables.pop())
 
     @property
     def size(self) -> int:
@@ -229,63 +166,115 @@ class Contributions:
 
     def keys(self, codes: Sequence[int] | Counts) -> list[tuple[Any, ...]]:
         """The keys of these codes, in their order, one tuple of values each."""
-        return self._keys.named(self._connection, np.asarray(codes, np.int64))
+        return self._keys.named(self._workspace, np.asarray(codes, np.int64))
 
     def counts(self, order: KeyOrder, *, max_keys: int, within: Sequence[int] | Counts | None = None) -> Counts:
         """Distinct people by key code, each person counted for at most `max_keys` keys.
 
         `within` restricts the rows to the keys of these codes first, so that nobody spends a place on another key.
         """
-        if not 1 <= max_keys <= MAX_KEYS:
-            raise InvalidArgument("max_keys", f"must be from 1 to {MAX_KEYS}")
-        chosen = None if within is None else self._mask(np.asarray(within, np.int64))
+        _check_max_keys(max_keys)
+        chosen = self._mask(within)
         mask = np.uint64((1 << self.key_bits) - 1)
 
-        def count(words: Words, people: Values) -> Counts:
-            if chosen is not None:
-                words = words[chosen.take((words & mask).view(np.int64))]
-            kept = kept_pairs(words, self.key_bits, people, self._keys.values, order=order, max_keys=max_keys)
+        def count(part: _Set) -> Counts:
+            words = part.words if chosen is None else part.words[self._among(chosen, part.words)]
+            kept = kept_pairs(words, self.key_bits, part.people, self._keys.values, order=order, max_keys=max_keys)
             kept &= mask
             return np.bincount(kept.view(np.int64), minlength=self.size)
 
-        total = np.zeros(self.size, np.int64)
-        for part in _side_by_side(count, self._sets(), self._threads):
+        return self._total(count, self.size)
+
+    def keys_per_person(self, most: int) -> Counts:
+        """How many people have n distinct keys, by n; those with more than `most` are counted at `most`."""
+        if not 1 <= most <= 2**26:
+            raise InvalidArgument("most", f"must be from 1 to {2**26}")
+        return self._total(lambda part: people_by_keys(part.words, self.key_bits, most), most + 1)
+
+    def fold(
+        self,
+        work: Callable[[Pairs], T],
+        order: KeyOrder,
+        *,
+        max_keys: int,
+        within: Sequence[int] | Counts | None = None,
+    ) -> Iterator[T]:
+        """`work` on the kept pairs of each of some disjoint sets of people; its results, one by one.
+
+        The pairs are those that `counts` counts for the same arguments. How many sets there are, and who is in which,
+        depends on everybody: add the results up exactly. `work` is called in other threads, for several sets at once.
+        """
+        _check_max_keys(max_keys)
+        chosen = self._mask(within)
+
+        def fold(part: _Set) -> T:
+            words, columns = part.words, part.columns
+            if chosen is not None:
+                here = self._among(chosen, words)
+                words, columns = words[here], {name: values[here] for name, values in columns.items()}
+            codes = Codes(self.key_bits, part.people, self._keys.values)
+            return work(Pairs(words, columns, codes, order=order, max_keys=max_keys))
+
+        return self._side_by_side(fold, self._values)
+
+    def _mask(self, codes: Sequence[int] | Counts | None) -> Mask | None:
+        if codes is None:
+            return None
+        chosen = np.zeros(self.size, np.bool_)
+        chosen[np.asarray(codes, np.int64)] = True
+        return chosen
+
+    def _among(self, chosen: Mask, words: Words) -> Mask:
+        return chosen.take((words & np.uint64((1 << self.key_bits) - 1)).view(np.int64))
+
+    def _total(self, count: Callable[[_Set], Counts], size: int) -> Counts:
+        total = np.zeros(size, np.int64)
+        for part in self._side_by_side(count, ()):
             total += part
         return total
 
-    def _mask(self, codes: Counts) -> Mask:
-        chosen = np.zeros(self.size, np.bool_)
-        chosen[codes] = True
-        return chosen
+    def _side_by_side(self, work: Callable[[_Set], T], columns: Sequence[_Column]) -> Iterator[T]:
+        """`work` on every set, as many at a time as there are threads, while the next set is being read."""
+        sets = self._number_of_sets()
+        with ThreadPoolExecutor(self._threads) as pool:
+            running: deque[Future[T]] = deque()
+            for number in range(sets):
+                running.append(pool.submit(work, self._read(number, sets, columns)))
+                while len(running) == self._threads or (running and number == sets - 1):
+                    done = running.popleft().result()
+                    if self._progress is not None:
+                        self._progress((number + 1 - len(running)) / sets)
+                    yield done
 
-    def _sets(self) -> Iterator[tuple[Words, Values]]:
-        """The rows by disjoint sets of people: words person * 2^key_bits + key, and the people's values."""
+    def _number_of_sets(self) -> int:
         if not self._keys.size or not self._people.size:
-            return
+            return 0
         # A set is read while as many as there are threads are being worked on.
         for_memory = -(-self._rows * (self._threads + 1) // self._max_rows) if self._rows > self._max_rows else 1
         for_room = -(-self._people.size // (1 << (CODE_BITS - self.key_bits)))
-        sets = max(for_memory, for_room)
-        for number in range(sets):
-            yield self._read(number, sets), self._people.part(number, sets)
+        return max(for_memory, for_room)
 
-    def _read(self, number: int, sets: int) -> Words:
+    def _read(self, number: int, sets: int, columns: Sequence[_Column]) -> _Set:
         code, member = self._people.divided(number, sets)
         word = exp.Add(this=exp.Mul(this=code, expression=_number(1 << self.key_bits)), expression=self._keys.code())
-        query = exp.select(exp.alias_(word, "word")).from_(self._source).where(*self._people.usable, *self._keys.usable)
+        values = [exp.alias_(column.number(), f"value{at}") for at, column in enumerate(columns)]
+        query = exp.select(exp.alias_(word, "word"), *values).from_(self._source)
+        query = query.where(*self._people.usable, *self._keys.usable)
+        query = query.where(*(condition for column in self._values for condition in column.not_nan()))
         for table in (self._people, self._keys):
             query = table.joined(query)
         if member is not None:
             query = query.where(member)
-        words: NDArray[Any] = self._connection.execute(query.sql(dialect="duckdb")).fetchnumpy()["word"]
-        return words.view(np.uint64)
+        found = self._workspace.arrays(query)
+        by_name = {column.name: found[f"value{at}"] for at, column in enumerate(columns)}
+        return _Set(found["word"].view(np.uint64), by_name, self._people.part(number, sets))
 
     def _ranges(self, columns: Sequence[_Column]) -> tuple[int, dict[str, tuple[int, int] | None]]:
         """The number of rows, and the smallest and the largest value of integer columns."""
         integers = [column for column in dict.fromkeys(columns) if column.kind in _INTEGERS]
         ends = [end(this=column.value()) for column in integers for end in (exp.Min, exp.Max)]
         query = exp.select(exp.Count(this=exp.Star()), *ends).from_(self._source)
-        rows, *found = self._connection.execute(query.sql(dialect="duckdb")).fetchall()[0]
+        rows, *found = self._workspace.rows(query)[0]
         pairs = zip(found[::2], found[1::2], strict=True)
         return rows, {
             column.name: None if low is None else (low, high)
@@ -300,32 +289,36 @@ class Contributions:
             low, high = ranges[columns[0].name] or (0, -1)
             if high - low < most:
                 return _Distances(columns[0], low, high - low + 1)
-        name = f"sfumato_codes_{next(_TABLE_NUMBERS)}"
-        self._tables.append(name)
-        return _list_values(self._connection, self._source, columns, name, ordered=ordered)
+        return self._listed(self._source, columns, ordered=ordered)
+
+    def _listed(self, source: exp.Subquery, columns: tuple[_Column, ...], *, ordered: bool) -> _List:
+        table = self._workspace.keep(_distinct(source, columns, ordered=ordered))
+        self._tables.append(table)
+        found = self._workspace.arrays(exp.select("code", "bits", "hash").from_(table))
+        bits = np.empty(len(found["code"]), np.uint64)
+        bits[found["code"]] = found["bits"].view(np.uint64)
+        integer = len(columns) == 1 and columns[0].kind in _INTEGERS
+        return _List(columns, table, Listed(bits), by_hash=not integer and _all_different(found["hash"]))
 
 
-def _side_by_side(
-    work: Callable[[Words, Values], Counts], sets: Iterator[tuple[Words, Values]], threads: int
-) -> Iterator[Counts]:
-    """`work` on every set, `threads` at a time, while the next set is being read."""
-    with ThreadPoolExecutor(threads) as pool:
-        running: deque[Future[Counts]] = deque()
-        for words, people in sets:
-            running.append(pool.submit(work, words, people))
-            del words
-            if len(running) == threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+def _check_max_keys(max_keys: int) -> None:
+    if not 1 <= max_keys <= MAX_KEYS:
+        raise InvalidArgument("max_keys", f"must be from 1 to {MAX_KEYS}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the source that tells people or keys apart."""
+    """A column of the source."""
 
     name: str
     kind: str
+
+    @property
+    def family(self) -> str:
+        """What a column must share with another for their values to be compared."""
+        if self.kind in _INTEGERS | _WIDE_INTEGERS:
+            return "integer"
+        return "VARCHAR" if self.kind == "ENUM" else self.kind
 
     def value(self, table: str = "source") -> exp.Expr:
         """The column in a form in which equal values are identical."""
@@ -338,8 +331,18 @@ class _Column:
 
     def usable(self) -> list[exp.Expr]:
         column = exp.column(self.name, "source", quoted=True)
-        there: list[exp.Expr] = [column.is_(exp.null()).not_()]
-        return [*there, exp.func("isnan", column.copy()).not_()] if self.kind in _FLOATS else there
+        return [column.is_(exp.null()).not_(), *self.not_nan()]
+
+    def not_nan(self) -> list[exp.Expr]:
+        if self.kind not in _FLOATS:
+            return []
+        column = exp.column(self.name, "source", quoted=True)
+        return [exp.Coalesce(this=exp.func("isnan", column), expressions=[exp.false()]).not_()]
+
+    def number(self) -> exp.Expr:
+        """The column in floating point, NaN for NULL."""
+        column = exp.cast(exp.column(self.name, "source", quoted=True), "DOUBLE")
+        return exp.Coalesce(this=column, expressions=[exp.cast(exp.Literal.string("nan"), "DOUBLE")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +378,7 @@ class _Distances:
     def part(self, number: int, sets: int) -> Values:
         return self.values
 
-    def named(self, connection: duckdb.DuckDBPyConnection, codes: Counts) -> list[tuple[Any, ...]]:
+    def named(self, workspace: Workspace, codes: Counts) -> list[tuple[Any, ...]]:
         return [(code + self.low,) for code in codes.tolist()]
 
 
@@ -414,6 +417,10 @@ class _List:
             same = [exp.EQ(this=exp.func("hash", *values), expression=exp.column("hash", self.table))]
         return query.join(exp.to_table(self.table), on=exp.and_(*same))
 
+    def read_by(self, columns: tuple[_Column, ...]) -> _List:
+        """The same codes for the values of other columns: not by hash, as they may have values that are not listed."""
+        return replace(self, columns=columns, by_hash=False)
+
     def _value(self, at: int) -> exp.Column:
         return exp.column(f"value{at}", self.table)
 
@@ -425,30 +432,22 @@ class _List:
     def part(self, number: int, sets: int) -> Values:
         return Listed(np.ascontiguousarray(self.listed.values[number::sets]))
 
-    def named(self, connection: duckdb.DuckDBPyConnection, codes: Counts) -> list[tuple[Any, ...]]:
+    def named(self, workspace: Workspace, codes: Counts) -> list[tuple[Any, ...]]:
         """Read by one scan of the table, whatever the number of codes."""
         wanted = np.zeros(self.size, np.bool_)
         wanted[codes] = True
         query = exp.select("code", *(self._value(at) for at in range(len(self.columns)))).from_(self.table)
         if len(codes) < self.size // 8:
             query = query.where(exp.column("code").isin(*codes.tolist()))
-        found = connection.execute(query.sql(dialect="duckdb")).fetchall()
-        by_code = {code: tuple(values) for code, *values in found if wanted[code]}
+        by_code = {code: tuple(values) for code, *values in workspace.rows(query) if wanted[code]}
         return [by_code[code] for code in codes.tolist()]
 
 
 _Codes: TypeAlias = "_Distances | _List"
 
 
-def _list_values(
-    connection: duckdb.DuckDBPyConnection,
-    source: exp.Subquery,
-    columns: tuple[_Column, ...],
-    name: str,
-    *,
-    ordered: bool,
-) -> _List:
-    """Write the distinct values with their codes and 64 bits to a table; `ordered` codes ascend by (64 bits, value)."""
+def _distinct(source: exp.Subquery, columns: tuple[_Column, ...], *, ordered: bool) -> exp.Select:
+    """The distinct values with their codes and 64 bits; `ordered` codes ascend by (64 bits, value)."""
     names = [f"value{at}" for at in range(len(columns))]
     values = [exp.alias_(column.value(), alias) for column, alias in zip(columns, names, strict=True)]
     usable = [condition for column in columns for condition in column.usable()]
@@ -461,18 +460,7 @@ def _list_values(
     order = exp.Order(expressions=[exp.column(alias) for alias in ("bits", *names)])
     place = exp.Window(this=exp.RowNumber(), order=order if ordered else None)
     code = exp.alias_(exp.Sub(this=place, expression=_number(1)), "code")
-    table = exp.Create(
-        this=exp.to_table(name),
-        kind="TABLE",
-        properties=exp.Properties(expressions=[exp.TemporaryProperty()]),
-        expression=exp.select(*names, "bits", "hash", code).from_(hashed),
-    )
-    connection.execute(table.sql(dialect="duckdb"))
-    found = connection.execute(exp.select("code", "bits", "hash").from_(name).sql(dialect="duckdb")).fetchnumpy()
-    bits = np.empty(len(found["code"]), np.uint64)
-    bits[found["code"]] = found["bits"].view(np.uint64)
-    integer = len(columns) == 1 and columns[0].kind in _INTEGERS
-    return _List(columns, name, Listed(bits), by_hash=not integer and _all_different(found["hash"]))
+    return exp.select(*names, "bits", "hash", code).from_(hashed)
 
 
 def _all_different(hashes: Words) -> bool:
@@ -497,20 +485,38 @@ def _number(value: int) -> exp.Expr:
     return exp.Literal.number(value) if value >= 0 else exp.paren(exp.Neg(this=exp.Literal.number(-value)))
 
 
-def _kinds(connection: duckdb.DuckDBPyConnection, source: exp.Subquery) -> dict[str, str]:
-    """Columns and DuckDB's types, without running anything."""
-    statement = exp.Describe(this=exp.select("*").from_(source)).sql(dialect="duckdb")
-    return {name: kind for name, kind, *_ in connection.execute(statement).fetchall()}
-
-
 def _columns(argument: str, names: tuple[str, ...], kinds: dict[str, str]) -> tuple[_Column, ...]:
-    if not names or len(set(names)) < len(names):
+    if not names:
         raise InvalidArgument(argument, "must be different columns, at least one")
+    return _found(argument, names, kinds, _INTEGERS | _BY_TEXT, "which cannot tell people or keys apart")
+
+
+def _value_columns(names: tuple[str, ...], kinds: dict[str, str]) -> tuple[_Column, ...]:
+    return _found("values", names, kinds, _NUMBERS, "which is not a number")
+
+
+def _public_columns(key: tuple[_Column, ...], kinds: dict[str, str]) -> tuple[_Column, ...]:
+    """The key's columns in the query of public keys. Integers of all widths compare; other types must be the same."""
+    columns = _columns("domain", tuple(column.name for column in key), kinds)
+    for public, column in zip(columns, key, strict=True):
+        if public.family != column.family:
+            raise InvalidArgument(
+                "domain", f"column {public.name!r} is {public.kind}, and {column.kind} in the rows; cast it"
+            )
+    return columns
+
+
+def _found(
+    argument: str, names: tuple[str, ...], kinds: dict[str, str], known: frozenset[str], problem: str
+) -> tuple[_Column, ...]:
+    if len(set(names)) < len(names):
+        raise InvalidArgument(argument, "must be different columns")
     for name in names:
         if name not in kinds:
-            raise InvalidArgument(argument, f"no column {name!r}; there are {', '.join(kinds)}")
-        if _bare(kinds[name]) not in _INTEGERS | _BY_TEXT:
-            raise InvalidArgument(argument, f"column {name!r} is {kinds[name]}, which cannot tell people or keys apart")
+            there = f"no column {name!r}; there are {', '.join(kinds)}"
+            raise InvalidArgument(argument, there + nearest(name, kinds))
+        if _bare(kinds[name]) not in known:
+            raise InvalidArgument(argument, f"column {name!r} is {kinds[name]}, {problem}")
     return tuple(_Column(name, _bare(kinds[name])) for name in names)
 
 
