@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import answers, bounding, draws, globo, mechanisms, thresholds
+from benchmarks import answers, bounding, draws, globo, mechanisms, releases, reproduction, retained, thresholds
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SECTIONS: tuple[Callable[[], str], ...] = (
@@ -22,6 +22,10 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     answers.overhead,
     answers.ledger,
     bounding.report,
+    releases.report,
+    releases.large,
+    retained.report,
+    reproduction.report,
 )
 
 

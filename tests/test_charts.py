@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.charts import Chart, Figures, chart, table_html, visible
+from sfumato.charts import Chart, Figures, chart, figure, table_html, visible
 from sfumato.errors import InvalidArgument
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -134,6 +134,53 @@ def test_an_empty_answer_says_so() -> None:
 def test_a_list_without_counts_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="ask with counts"):
         chart(Figures(("article",), (("a",),)), title="")
+
+
+class TestIntervals:
+    """A row's own interval, as released tables have them, also around numbers that are not whole."""
+
+    mean = Figures(("team",), (("a",), ("b",)), "mean_hours", (3.25, 0.125), intervals=((3.0, 4.0), (-0.5, 0.25)))
+
+    def test_they_take_the_place_of_the_error(self) -> None:
+        first, second = chart(replace(self.mean, error=99), title="").spec["data"]["values"]
+        assert (first["low"], first["high"], second["low"], second["high"]) == (3.0, 4.0, -0.5, 0.25)
+        assert [first["said"], second["said"]] == ["a: 3.25, 3 to 4", "b: 0.125, -0.5 to 0.25"]
+
+    def test_parts_of_one_are_told_in_the_picture_and_on_its_axis(self) -> None:
+        small = replace(self.mean, counts=(0.25, 0.125), intervals=((0.2, 0.3), (0.1, 0.15)))
+        said = texts(chart(small, title=""))
+        assert {"0.25", "0.125", "0.05", "0.3", "with 95 % confidence intervals"} <= {*said}
+        assert small.span() == (0, 0.3)
+
+    def test_the_largest_of_many_are_told(self) -> None:
+        some = replace(self.mean, total=1_234_567, thinned=True)
+        said = "with 95 % confidence intervals · the 2 largest of 1,234,567 · small groups are absent"
+        assert said in texts(chart(some, title=""))
+        assert "largest" not in replace(some, total=2).about()
+
+    def test_the_table_has_them(self) -> None:
+        page = table_html(self.mean, {"rows": "2"})
+        assert "3.25" in page
+        assert "-0.5 to 0.25" in page
+        spans = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", page)
+        # The axis goes from -0.5 to 4.
+        assert [(float(left), float(width)) for left, width in spans[1:2]] == [pytest.approx((77.78, 22.22))]
+
+    @pytest.mark.parametrize("counts", [(0.0, 0.0), (-1.5, -2.5)])
+    def test_an_axis_is_never_without_length(self, counts: tuple[float, float]) -> None:
+        low, high = replace(self.mean, counts=counts, intervals=tuple((count, count) for count in counts)).span()
+        assert low < high
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        *((0, "0"), (1234567, "1,234,567"), (-5, "-5"), (0.0, "0"), (999.96, "1,000"), (12345.6, "12,346")),
+        *((-1234.5, "-1,234"), (0.000123456, "0.0001235"), (1e20, "1e+20"), (-1.25e300, "-1.25e+300")),
+    ],
+)
+def test_numbers_are_short(number: float, said: str) -> None:
+    assert figure(number) == said
 
 
 class TestFiles:

@@ -44,7 +44,9 @@ SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tutorials/ten-minutes.md", "how-to/look-after-the-ledger.md"])
+@pytest.mark.parametrize(
+    "name", ["tutorials/ten-minutes.md", "how-to/look-after-the-ledger.md", "how-to/publish-a-table.md"]
+)
 def test_the_commands_of_a_page_run_in_their_order(name, tmp_path):
     commands = "\n".join(SHELL.findall((ROOT / "docs" / name).read_text(encoding="utf-8")))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

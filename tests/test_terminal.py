@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 
 from sfumato import terminal
 from sfumato.accounting import NOTHING, Charge
+from sfumato.charts import Figures
 from sfumato.records import Answer, BudgetReport, ChargeRow, Charges, Estimate, Receipt, Standing
 
 HOSTILE = "[red]x[/red]\x1b[2J\r\u202eZürich"
@@ -48,6 +49,22 @@ def accounts(*standings: Standing, resets: date | None = date(2026, 12, 1)) -> B
     return BudgetReport("anna", "enforce", resets, standings)
 
 
+class Release:
+    """What `render_release` needs of a released table."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+    def figures(self, top: int, statistic: str | None = None) -> Figures:
+        keys, counts = tuple((key,) for key in self.keys[:top]), (12.5, 6.25, -0.5)
+        intervals = ((10.0, 13.0), (5.0, 7.5), (-2.0, -0.25))
+        shown = len(keys)
+        return Figures(("article",), keys, "mean_hours", counts[:shown], intervals=intervals[:shown], total=3)
+
+    def lines(self) -> dict[str, str]:
+        return {"guarantee": "rho 1/2", "unit": HOSTILE, "rows": "3"}
+
+
 ANNA = Standing("analyst:anna", Charge(3000, 30), Charge(0, 10), Charge(1500, 10), Charge(750, 10))
 LONG = Standing("organisation:" + HOSTILE * 9, Charge(3000, 30), NOTHING, Charge(Fraction(1, 3)), NOTHING)
 MOVED = ChargeRow("2026-11-15T22:00:00Z", "sha256:" + "ab" * 32, HOSTILE * 9, Charge(21, 1), "settled")
@@ -59,6 +76,7 @@ BLOCKS = {
     ),
     "budget": terminal.render_budget(accounts(ANNA, LONG)),
     "charges": terminal.render_charges(Charges((MOVED,), HOSTILE)),
+    "release": terminal.render_release(Release(HOSTILE * 9, "b")),
 }
 
 
@@ -126,6 +144,23 @@ class TestAnAnswer:
         text = printed(terminal.render(answer([("a", -100), ("b", -200)])))
         assert "-100" in text
         assert "░" not in text
+
+
+class TestAReleasedTable:
+    def test_it_tells_the_largest_rows_and_the_guarantee(self) -> None:
+        text = printed(terminal.render_release(Release("gdpr-guide", "b", "gone"), top=2))
+        assert re.search(r"^  gdpr-guide +12.5  10 to 13  █+[▏▎▍▌▋▊▉]?░+ *$", text, re.MULTILINE)
+        assert re.search(r"^  with 95 % confidence intervals; the 2 largest of 3 *$", text, re.MULTILINE)
+        assert re.search(r"^  guarantee +rho 1/2 *$", text, re.MULTILINE)
+        assert "gone" not in text
+
+    def test_bars_are_solid_to_the_low_end_and_shaded_to_the_high_one(self) -> None:
+        text = printed(terminal.table(Release("a", "b", "c").figures(3)), 100, "ascii")
+        bars = [re.search(r"(#*)(-*) *$", line) for line in text.splitlines()[1:]]
+        solid, shaded = zip(*((len(bar[1]), len(bar[2])) for bar in bars if bar), strict=True)
+        longest = solid[0] + shaded[0]
+        assert solid == tuple(pytest.approx(longest * low / 13, abs=1) for low in (10, 5, 0))
+        assert shaded == tuple(pytest.approx(longest * width / 13, abs=1) for width in (3, 2.5, 0))
 
 
 class TestBars:

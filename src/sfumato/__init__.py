@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from sfumato.errors import BudgetExhausted, Failed, NotFound, NotSupported, Refused, SfumatoError
     from sfumato.query.request import Histogram, TopK, Total
     from sfumato.records import Answer, Receipt
+    from sfumato.release import (
+        Count,
+        Mean,
+        Quantile,
+        Released,
+        Sum,
+        Units,
+        Variance,
+        release_aggregates,
+        release_counts,
+    )
     from sfumato.session import Session
     from sfumato.session import Session as open  # noqa: A004, N813
 
@@ -27,17 +38,26 @@ __all__ = [
     "Answer",
     "BudgetExhausted",
     "Charge",
+    "Count",
     "Failed",
     "Histogram",
+    "Mean",
     "NotFound",
     "NotSupported",
+    "Quantile",
     "Receipt",
     "Refused",
+    "Released",
     "Session",
     "SfumatoError",
+    "Sum",
     "TopK",
     "Total",
+    "Units",
+    "Variance",
     "open",
+    "release_aggregates",
+    "release_counts",
 ]
 
 # Imported when they are first used: a command that prints its help needs no engine.
@@ -46,6 +66,10 @@ _HOMES = {
     "sfumato.errors": ("BudgetExhausted", "Failed", "NotFound", "NotSupported", "Refused", "SfumatoError"),
     "sfumato.query.request": ("Histogram", "TopK", "Total"),
     "sfumato.records": ("Answer", "Receipt"),
+    "sfumato.release": (
+        *("Count", "Mean", "Quantile", "Released", "Sum", "Units", "Variance"),
+        *("release_aggregates", "release_counts"),
+    ),
     "sfumato.session": ("Session",),
 }
 

@@ -59,29 +59,72 @@ def cell(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def figure(number: float) -> str:
+    """A number as people read it: a whole one in full, others to four digits or to the unit.
+
+    >>> [figure(number) for number in (1234567, 1234567.8, 12.3456, 0.00123456)]
+    ['1,234,567', '1,234,568', '12.35', '0.001235']
+    """
+    if isinstance(number, int):
+        return f"{number:,}"
+    return f"{number:,.0f}" if 999.95 <= abs(number) < 1e15 else f"{number:.4g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What there is to draw: keys in the columns `by` and, unless `measure` is None, a count for each.
+    """What there is to draw: keys in the columns `by` and, unless `measure` is None, a count or a number for each.
 
-    Each count is right within `error` with 95 % confidence. `thinned` says that small groups are absent.
+    Each is right within `error` with 95 % confidence or, where there are `intervals`, the truth lies in the row's own.
+    `thinned` says that small groups are absent, `total` of how many rows these are the largest.
     """
 
     by: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...]
     measure: str | None = None
-    counts: tuple[int, ...] = ()
+    counts: tuple[float, ...] = ()
     error: int = 0
     thinned: bool = False
+    intervals: tuple[tuple[float, float], ...] = ()
+    total: int | None = None
 
-    def interval(self, count: int) -> tuple[int, int]:
-        """Where the truth lies. It stops at 0 below a positive count, as nothing is counted less than never."""
+    def interval(self, row: int) -> tuple[float, float]:
+        """Where the truth of a row lies.
+
+        One made of `error` stops at 0 below a positive count, as nothing is counted less than never.
+        """
+        if self.intervals:
+            return self.intervals[row]
+        count = self.counts[row]
         low = count - self.error
         return (max(low, 0) if count > 0 else low), count + self.error
 
-    def span(self) -> tuple[int, int]:
+    def within(self, row: int) -> str:
+        """The interval of a row in words."""
+        if self.intervals:
+            return " to ".join(map(figure, self.intervals[row]))
+        return f"± {self.error:,}"
+
+    def span(self) -> tuple[float, float]:
         """The ends of an axis that holds 0 and every interval."""
-        ends = [end for count in self.counts for end in self.interval(count)]
-        return min([0, *ends]), max([10, *ends])
+        ends = [end for row in range(len(self.counts)) for end in self.interval(row)]
+        return min([0, *ends]), max([0 if self._parts and any(ends) else 10, *ends])
+
+    def about(self) -> str:
+        """What a reader of the picture must know."""
+        error = "with 95 % confidence intervals" if self.intervals else f"± {self.error:,} with 95 % confidence"
+        count, total = len(self.keys), self.total or 0
+        largest = [f"the {count:,} largest of {total:,}"] if count < total else []
+        return " · ".join([error, *largest, *(["small groups are absent"] if self.thinned else [])])
+
+    @property
+    def _parts(self) -> bool:
+        """Whether there are parts of 1, as in means."""
+        return any(isinstance(count, float) for count in self.counts)
+
+    @property
+    def ticks(self) -> str:
+        """How the numbers on an axis are written, in the words of Vega."""
+        return ",.4~r" if self._parts else ",d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +183,7 @@ def chart(figures: Figures, *, title: str) -> Chart:
     """Horizontal bars with error whiskers, the largest on top."""
     if figures.measure is None:
         raise InvalidArgument("chart", "this list has no counts to draw; ask with counts")
-    about = f"± {figures.error:,} with 95 % confidence{' · small groups are absent' if figures.thinned else ''}"
+    about = figures.about()
     by, measure = " · ".join(map(heading, figures.by)), heading(figures.measure)
     axes: dict[str, Any] = {} if figures.keys else {"axis": None}
     return Chart(
@@ -158,7 +201,7 @@ def chart(figures: Figures, *, title: str) -> Chart:
                 "y": {"field": "label", "type": "nominal", "sort": None, "title": by or None, **axes},
             },
             "layer": _layers(figures.span()),
-            "config": copy.deepcopy(_LOOK),
+            "config": copy.deepcopy(_LOOK | {"axisX": _LOOK["axisX"] | {"format": figures.ticks}}),
         }
     )
 
@@ -167,18 +210,22 @@ def _values(figures: Figures) -> list[dict[str, Any]]:
     """A row for each bar. Keys that read alike are told apart, or their bars would be drawn as one."""
     rows: list[dict[str, Any]] = []
     taken: set[str] = set()
-    for key, count in sorted(zip(figures.keys, figures.counts, strict=True), key=lambda row: -row[1]):
-        plain = " · ".join(map(shown, key)) if figures.by else "total"
+    for row in sorted(range(len(figures.keys)), key=lambda row: -figures.counts[row]):
+        plain = " · ".join(map(shown, figures.keys[row])) if figures.by else "total"
         numbered = (f"{plain} ({number})" for number in itertools.count(2))
         label = next(name for name in itertools.chain([plain], numbered) if name not in taken)
         taken.add(label)
-        low, high = figures.interval(count)
-        said = f"{label}: {count:,} ± {figures.error:,}"
-        rows.append({"label": label, "count": count, "low": low, "high": high, "end": max(high, 0), "said": said})
+        rows.append({"label": label, **_bar(figures, row, label)})
     return rows
 
 
-def _layers(span: tuple[int, int]) -> list[dict[str, Any]]:
+def _bar(figures: Figures, row: int, label: str) -> dict[str, Any]:
+    count, (low, high) = figures.counts[row], figures.interval(row)
+    said = f"{label}: {figure(count)}{', ' if figures.intervals else ' '}{figures.within(row)}"
+    return {"count": count, "low": low, "high": high, "end": max(high, 0), "figure": figure(count), "said": said}
+
+
+def _layers(span: tuple[float, float]) -> list[dict[str, Any]]:
     """Bars, the line they start from, whiskers with their ends, and the counts in figures.
 
     Without a `description` of our own, Vega-Lite would write the titles of the axes into an expression, unescaped.
@@ -187,7 +234,7 @@ def _layers(span: tuple[int, int]) -> list[dict[str, Any]]:
     said = {"field": "said", "type": "nominal"}
     line = {"type": "rule", "color": _INK, "strokeWidth": 1.2, "aria": False}
     cap = {"type": "tick", "color": _INK, "thickness": 1.2, "size": 8, "aria": False}
-    figure = {"type": "text", "align": "left", "dx": 6, "color": _INK, "fontSize": 11, "aria": False}
+    words = {"type": "text", "align": "left", "dx": 6, "color": _INK, "fontSize": 11, "aria": False}
     return [
         {
             "mark": {"type": "bar", "color": _BAR, "height": {"band": 0.7}},
@@ -201,10 +248,7 @@ def _layers(span: tuple[int, int]) -> list[dict[str, Any]]:
         {"mark": line, "encoding": {"x": {"field": "low"}, "x2": {"field": "high"}}},
         {"mark": cap, "encoding": {"x": {"field": "low"}}},
         {"mark": cap, "encoding": {"x": {"field": "high"}}},
-        {
-            "mark": figure,
-            "encoding": {"x": {"field": "end"}, "text": {"field": "count", "type": "quantitative", "format": ",d"}},
-        },
+        {"mark": words, "encoding": {"x": {"field": "end"}, "text": {"field": "figure", "type": "nominal"}}},
     ]
 
 
@@ -273,7 +317,7 @@ def _rows_html(figures: Figures) -> str:
     if figures.measure is not None:
         heads.append(_cell_html("th", "text-align:right", _escaped(heading(figures.measure))))
         heads.append(_cell_html("th", "text-align:left", "95 %") + _cell_html("th", "width:45%", ""))
-        rows = [row + _count_html(figures, count) for row, count in zip(rows, figures.counts, strict=True)]
+        rows = [row + _count_html(figures, place) for place, row in enumerate(rows)]
     body = "".join(f"<tr>{row}</tr>" for row in ["".join(heads), *rows])
     return f'<table style="width:100%;border-collapse:collapse;background:none">{body}</table>'
 
@@ -291,12 +335,12 @@ def _cell_html(tag: str, style: str, content: str) -> str:
     return f'<{tag} style="padding:.15em .7em .15em 0;white-space:nowrap;background:none;{style}">{content}</{tag}>'
 
 
-def _count_html(figures: Figures, count: int) -> str:
+def _count_html(figures: Figures, row: int) -> str:
     """The count, its error, and a bar from 0 with a whisker across the interval."""
     start, end = figures.span()
-    low, high = figures.interval(count)
+    count, (low, high) = figures.counts[row], figures.interval(row)
 
-    def across(left: int, right: int) -> str:
+    def across(left: float, right: float) -> str:
         return (
             f"position:absolute;left:{_percent(left - start, end - start)};width:{_percent(right - left, end - start)}"
         )
@@ -308,11 +352,11 @@ def _count_html(figures: Figures, count: int) -> str:
         f'<div style="{across(low, high)};top:50%;border-top:1px solid currentColor"></div>'
     )
     return (
-        _cell_html("td", "text-align:right;font-variant-numeric:tabular-nums", f"{count:,}")
-        + _cell_html("td", "text-align:left;opacity:.75", f"± {figures.error:,}")
+        _cell_html("td", "text-align:right;font-variant-numeric:tabular-nums", figure(count))
+        + _cell_html("td", "text-align:left;opacity:.75", figures.within(row))
         + _cell_html("td", "width:45%", f'<div style="position:relative;height:1.3em">{bar}{whisker}</div>')
     )
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.2f}%"

@@ -7,6 +7,7 @@ for the sources of tables. Reading it opens no table.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -212,6 +213,16 @@ class Config:
         if not isinstance(name, str) or name not in self.analysts:
             raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.analysts)}")
         return self.analysts[name]
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """The configuration in a file, with the environment's word over it."""
+    file = Path(path)
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(str(path), "cannot be read; `sfumato init` makes one") from None
+    return read_config(text, file.resolve().parent, os.environ)
 
 
 def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Config:

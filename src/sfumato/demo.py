@@ -1,6 +1,6 @@
-"""The product in one run: generated people, an owner's policy, an analyst's questions, and what they cost.
+"""The product in one run: generated people, an owner's policy, an analyst's questions, and a table for everybody.
 
-    prepare (data, key, sfumato.toml) -> open -> ask -> show
+    prepare (data, key, sfumato.toml) -> open -> ask -> publish -> show
 
 Nothing here is special to the demo: it is the embedded path that everybody uses.
 """
@@ -25,10 +25,12 @@ from sfumato.config import Budget
 from sfumato.errors import InvalidArgument
 from sfumato.noise_key import new_key
 from sfumato.records import Answer, BudgetReport
+from sfumato.release import Released, release_counts
 from sfumato.session import Session
 
 DELTA = 7e-9
 ANALYST = "anna"
+RHO = 0.05
 
 CONFIG = """\
 # The policy of the demo: what may be asked about whom, and who may ask how much.
@@ -86,6 +88,7 @@ class Demo:
     """A finished run."""
 
     answers: dict[str, Answer]
+    table: Released
     report: BudgetReport
     budget: Budget
     config: Path | None
@@ -99,6 +102,7 @@ class Demo:
     def to_dict(self) -> dict[str, Any]:
         return {
             "answers": [{"question": words, **answer.to_dict()} for words, answer in self.answers.items()],
+            "published": {"rows": self.table.rows, "statement": dict(self.table.statement)},
             "budget": self.report.to_dict(),
             "guarantee": {"epsilon": self.epsilon, "delta": DELTA, "unit": "member_id"},
         }
@@ -121,7 +125,7 @@ def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
     """Prepare a folder (one that is gone afterwards, unless it is given), ask the questions, keep the books."""
     with ExitStack() as stack, _progress() as progress:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfumato-demo-")))
-        task = progress.add_task("generating", total=1 + len(QUESTIONS))
+        task = progress.add_task("generating", total=2 + len(QUESTIONS))
         config = prepare(place, members)
         answers = {}
         with Session(config) as session:
@@ -129,7 +133,23 @@ def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
                 progress.update(task, advance=1, description="asking")
                 answers[words] = session.ask(sql, analyst=ANALYST)
             report, budget = session.budget(ANALYST), session.config.budgets["partner"]
-    return Demo(answers, report, budget, config if folder else None)
+        progress.update(task, advance=1, description="publishing")
+        table = publish(config)
+    return Demo(answers, table, report, budget, config if folder else None)
+
+
+def publish(config: Path) -> Released:
+    """Members of as many articles as a small budget buys, for everybody to see."""
+    return release_counts(
+        "engagements",
+        unit="member_id",
+        key="article",
+        rho=RHO,
+        delta=1e-9,
+        config=config,
+        budget="partner",
+        job="articles",
+    )
 
 
 def _progress() -> Progress:
@@ -144,6 +164,8 @@ def show(demo: Demo, console: Console | None = None) -> None:
     page = console or Console(highlight=False)
     for words, answer in demo.answers.items():
         page.print(terminal.render(answer, title=words), "", sep="\n")
+    page.print(Text("A table for everybody: members of as many articles as a small budget buys", "bold"), "", sep="\n")
+    page.print(terminal.render_release(demo.table, top=5), "", sep="\n")
     page.print(Text(_promise(demo)))
     if demo.config is not None:
         page.print(Text(f'\nGo on: sfumato ask --config {demo.config} --analyst {ANALYST} "{REGIONS}"'))

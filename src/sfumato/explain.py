@@ -14,6 +14,7 @@ from typing import Any
 from sfumato.accounting import Charge, epsilon
 from sfumato.accounting.composition import approximate_zcdp_epsilon
 from sfumato.budget import Account, accounts_of, all_accounts
+from sfumato.budget.accounts import RELEASE
 from sfumato.config import Budget, Config
 from sfumato.mechanisms import KnownLaplace, Mechanism, UnknownGaussian, UnknownGumbel, UnknownLaplace
 from sfumato.query.policy import Prices
@@ -111,7 +112,7 @@ class Explanation:
 
 def explain(config: Config, analyst: str | None = None) -> Explanation:
     """The promises of a configuration; with an analyst, those of the accounts that her questions debit."""
-    accounts = all_accounts(config)
+    accounts = {name: each for name, each in all_accounts(config).items() if not name.startswith(RELEASE)}
     if analyst is not None:
         own = {account.name for account in accounts_of(config, analyst)}
         accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
@@ -291,6 +292,7 @@ def not_bounded(explained: Explanation) -> Iterator[str]:
         yield "Periods add up. Every reset is a new budget about the same people; see the year in the table."
     yield from _colluding(explained)
     yield "Grants add to a budget for one period and are not in this file; see: sfumato budget show."
+    yield "What is published by `sfumato release --budget B` is paid by an account of its own, with the limits of B."
     yield (
         "The policy itself is public: the lists of values, the bounds, the versions and the names in the file. "
         "What was copied into it from the rows is not protected."

@@ -15,6 +15,7 @@ from sfumato.accounting import Charge
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
     from sfumato.charts import Chart, Figures
 
@@ -31,12 +32,12 @@ _PANDAS: Mapping[str, str] = {
     "timestamp": "datetime64[us]",
 }
 _SQL: Mapping[str, str] = {
-    "text": "VARCHAR[]",
-    "integer": "BIGINT[]",
-    "number": "DOUBLE[]",
-    "boolean": "BOOLEAN[]",
-    "date": "DATE[]",
-    "timestamp": "TIMESTAMP[]",
+    "text": "VARCHAR",
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
 }
 
 
@@ -131,37 +132,18 @@ class Answer:
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame with a typed column for each of `columns`, also when there are no rows."""
-        try:
-            import pandas
-        except ModuleNotFoundError as missing:
-            raise ModuleNotFoundError("to_pandas needs: pip install 'sfumato[pandas]'") from missing
-        kinds = self.columns.items()
-        return pandas.DataFrame({name: pandas.Series(self._column(name), dtype=_PANDAS[kind]) for name, kind in kinds})
+        return pandas_frame(self.columns, self._data())
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame with a typed column for each of `columns`, also when there are no rows."""
-        try:
-            import polars
-        except ModuleNotFoundError as missing:
-            raise ModuleNotFoundError("to_polars needs: pip install 'sfumato[polars]'") from missing
-        return polars.DataFrame(self)
+        return polars_frame(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow stream, which DuckDB writes: the PyCapsule interface, without pyarrow."""
-        import duckdb
-        from sqlglot import exp
+        return arrow_stream(self.columns, self._data(), requested_schema)
 
-        query = exp.select(
-            *(
-                exp.alias_(
-                    exp.func("unnest", exp.cast(exp.Placeholder(), _SQL[kind], dialect="duckdb")), name, quoted=True
-                )
-                for name, kind in self.columns.items()
-            )
-        )
-        connection = duckdb.connect(config={"enable_external_access": "false"})
-        rows = connection.sql(query.sql("duckdb"), params=[self._column(name) for name in self.columns])
-        return rows.__arrow_c_stream__(requested_schema)
+    def _data(self) -> dict[str, Sequence[Any]]:
+        return {name: self._column(name) for name in self.columns}
 
     def _column(self, name: str) -> list[Any]:
         return [row[name] for row in self.rows]
@@ -337,6 +319,61 @@ class Tables:
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": [row.to_dict() for row in self.rows]}
+
+
+def pandas_frame(columns: Mapping[str, str], data: Mapping[str, Any]) -> pandas.DataFrame:
+    """A pandas data frame of `data`, a list or an array for each column, typed as `columns` say."""
+    try:
+        import pandas
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError("to_pandas needs: pip install 'sfumato[pandas]'") from missing
+    return pandas.DataFrame(
+        {name: pandas.Series(data[name], dtype=_PANDAS[kind]) for name, kind in columns.items()}, columns=[*columns]
+    )
+
+
+def polars_frame(streamed: Any) -> polars.DataFrame:
+    """A polars data frame of what has an Arrow stream."""
+    try:
+        import polars
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError("to_polars needs: pip install 'sfumato[polars]'") from missing
+    return polars.DataFrame(streamed)
+
+
+def arrow_stream(columns: Mapping[str, str], data: Mapping[str, Any], requested_schema: object | None) -> object:
+    """The columns as an Arrow stream that DuckDB writes."""
+    import duckdb
+
+    connection = duckdb.connect(config={"enable_external_access": "false"})
+    return relation(connection, columns, data).__arrow_c_stream__(requested_schema)
+
+
+def relation(connection: DuckDBPyConnection, columns: Mapping[str, str], data: Mapping[str, Any]) -> DuckDBPyRelation:
+    """The columns as a relation of DuckDB, typed as `columns` say; NaN and None are NULL.
+
+    Arrays of numbers are read where they are. Columns go by their place on the way in: a name may be anything.
+    """
+    from sqlglot import exp
+
+    places = {f"c{place}": name for place, name in enumerate(columns)}
+    connection.register("data", {place: _array(data[name]) for place, name in places.items()})
+    typed = (
+        exp.alias_(exp.cast(exp.column(place), _SQL[columns[name]], dialect="duckdb"), name, quoted=True)
+        for place, name in places.items()
+    )
+    return connection.sql(exp.select(*typed).from_("data").sql("duckdb"))
+
+
+def _array(values: Any) -> Any:
+    """What DuckDB takes: lists as objects, which it reads one by one, and days as times, as it knows no other array."""
+    import numpy
+
+    if not isinstance(values, numpy.ndarray):
+        objects = numpy.empty(len(values), dtype=object)
+        objects[:] = values
+        return objects
+    return values.astype("datetime64[us]") if values.dtype == "datetime64[D]" else values
 
 
 def _serial(value: Any) -> Any:

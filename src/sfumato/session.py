@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from sfumato import noise_key
@@ -17,8 +16,8 @@ from sfumato.accounting.numbers import whole
 from sfumato.answer import Desk, Inquiry, answer
 from sfumato.budget import Hold, Ledger, accounts_of, open_ledger, report
 from sfumato.catalog import Catalog
-from sfumato.config import Config, read_config
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError
+from sfumato.config import Config, load_config
+from sfumato.errors import InvalidArgument, NotSupported, SfumatoError
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.request import Request
@@ -28,16 +27,6 @@ from sfumato.query.values import plain
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, TableRow, Tables
 
 Question: TypeAlias = str | Request | Mapping[str, Any]
-
-
-def load_config(path: str | os.PathLike[str]) -> Config:
-    """The configuration in a file, with the environment's word over it."""
-    file = Path(path)
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(str(path), "cannot be read; `sfumato init` makes one") from None
-    return read_config(text, file.resolve().parent, os.environ)
 
 
 class Session:
@@ -120,6 +109,8 @@ class Session:
         """
         finished = 0
         for hold in self._desk.ledger.holds():
+            if hold.request.get("type") == "release":
+                continue  # whoever began it runs it again, by its name
             inquiry = self._resumed(hold)
             if inquiry is None:
                 self._desk.ledger.keep(hold, self._clock())

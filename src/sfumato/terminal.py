@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Protocol
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -18,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.charts import NOTHING_SHOWN, Figures, heading, shown, visible
+from sfumato.charts import NOTHING_SHOWN, Figures, figure, heading, shown, visible
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, Standing
 
 
@@ -47,12 +48,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """± error, also where the terminal knows only ASCII."""
+    """± error, also where the terminal knows only ASCII, or the ends of an interval."""
 
-    error: int
+    within: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Words]:
-        yield Words(f"{'+/-' if options.ascii_only else '±'} {self.error:,}", "dim")
+        yield Words(self.within.replace("±", "+/-") if options.ascii_only else self.within, "dim")
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement.get(console, options, next(self.__rich_console__(console, options)))
@@ -62,9 +63,9 @@ class Interval:
 class Bar:
     """A count in proportion to `longest`: solid as far as the count surely reaches, shaded across its error."""
 
-    count: int | Fraction
-    error: int | Fraction
-    longest: int | Fraction
+    count: float | Fraction
+    error: float | Fraction
+    longest: float | Fraction
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         sure = self._eighths(self.count - self.error, options.max_width)
@@ -75,8 +76,8 @@ class Bar:
             solid, shade = "█" * (sure // 8) + " ▏▎▍▌▋▊▉"[sure % 8].strip(), "░"
         yield Text.assemble((solid, "cyan"), (shade * (reach // 8 - len(solid)), "dim cyan"))
 
-    def _eighths(self, count: int | Fraction, width: int) -> int:
-        return max(8 * width * count // self.longest, 0)
+    def _eighths(self, count: float | Fraction, width: int) -> int:
+        return max(int(8 * width * count // self.longest), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,21 @@ def render(answer: Answer, *, title: str = "") -> RenderableType:
     return Group(*head, indented(table(answer.figures())), "", indented(lines(answer.lines())))
 
 
+class Published(Protocol):
+    """A table that was released: the largest rows of a statistic, and the guarantee in words."""
+
+    def figures(self, top: int, statistic: str | None) -> Figures: ...
+
+    def lines(self) -> Mapping[str, str]: ...
+
+
+def render_release(released: Published, *, top: int = 20, statistic: str | None = None) -> RenderableType:
+    """A released table: the `top` rows of a statistic with bars and intervals, below them the guarantee."""
+    figures = released.figures(top, statistic)
+    about = [indented(Words(figures.about().replace(" · ", "; "), "dim", cropped=False)), ""] if figures.keys else []
+    return Group(indented(table(figures)), "", *about, indented(lines(released.lines())))
+
+
 def table(figures: Figures) -> RenderableType:
     """Keys, counts, their error, and bars. Long keys are cropped, so that numbers and bars stay whole."""
     if not figures.keys:
@@ -138,10 +154,11 @@ def _counted(figures: Figures, bars: int) -> Table:
     _add_number(grid, figures.measure or "")
     grid.add_column(Words("95%"), no_wrap=True)
     _add_bars(grid, at_least=bars)
-    longest = max(*figures.counts, 1 - figures.error) + figures.error
-    for key, count in zip(figures.keys, figures.counts, strict=True):
-        bar = [Bar(count, figures.error, longest)] if bars else []
-        grid.add_row(*map(_key, key), Words(f"{count:,}"), Interval(figures.error), *bar)
+    longest = max(figures.interval(row)[1] for row in range(len(figures.counts)))
+    for row, (key, count) in enumerate(zip(figures.keys, figures.counts, strict=True)):
+        low, high = figures.interval(row)
+        bar = [Bar((low + high) / 2, (high - low) / 2, longest if longest > 0 else 1)] if bars else []
+        grid.add_row(*map(_key, key), Words(figure(count)), Interval(figures.within(row)), *bar)
     return grid
 
 

@@ -24,11 +24,12 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.budget import all_accounts, open_ledger
 from sfumato.budget.books import Books
 from sfumato.budget.ledger import token
+from sfumato.config import load_config
 from sfumato.errors import BudgetExhausted, LedgerFailed
 from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
-from sfumato.session import Session, load_config
+from sfumato.session import Session
 
 ANALYSTS = ("anna", "ben", "olga")
 SHIFT = 10_000  # what one state of the data adds to every count: far more than any noise

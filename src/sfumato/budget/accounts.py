@@ -8,6 +8,8 @@ from sfumato.budget.ledger import OWN, Account, Ledger
 from sfumato.config import Config
 from sfumato.records import BudgetReport
 
+RELEASE = "release:"
+
 
 def accounts_of(config: Config, analyst: str, table: str | None = None) -> tuple[Account, ...]:
     """An analyst's own account first, then those that she shares; with a table, also its own."""
@@ -26,11 +28,17 @@ def table_account(config: Config, table: str) -> Account:
     return Account(f"table:{table}", config.budgets[config.tables[table].cap or ""], shared=True)
 
 
+def release_account(config: Config, budget: str) -> Account:
+    """The account of what is published under a budget, as against what its analysts ask."""
+    return Account(RELEASE + budget, config.budgets[budget])
+
+
 def all_accounts(config: Config) -> dict[str, Account]:
     """Every account of a configuration, by its name."""
     people = [account for analyst in config.analysts for account in accounts_of(config, analyst)]
     capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
-    return {account.name: account for account in [*people, *capped]}
+    published = [release_account(config, name) for name in config.budgets]
+    return {account.name: account for account in [*people, *capped, *published]}
 
 
 def report(config: Config, ledger: Ledger, analyst: str, now: datetime) -> BudgetReport:
@@ -39,3 +47,10 @@ def report(config: Config, ledger: Ledger, analyst: str, now: datetime) -> Budge
     capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
     standings = ledger.left([*accounts_of(config, analyst), *capped], now)
     return BudgetReport(analyst, config.budgets[who.budget].mode, standings[0].resets, standings)
+
+
+def published(config: Config, ledger: Ledger, budget: str, now: datetime) -> BudgetReport:
+    """What releases under a budget may still spend."""
+    account = release_account(config, budget)
+    [standing] = ledger.left([account], now)
+    return BudgetReport(account.name, account.budget.mode, standing.resets, [standing])

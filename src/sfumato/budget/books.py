@@ -220,6 +220,10 @@ class Books:
         found = self.run("SELECT body FROM answers WHERE account = ? AND digest = ?", account, digest)
         return found[0][0] if found else None
 
+    def answers(self, digest: str) -> list[str]:
+        """The answer of this digest, as each account has it."""
+        return [body for (body,) in self.run("SELECT body FROM answers WHERE digest = ? ORDER BY account", digest)]
+
     def store_answer(self, account: str, digest: str, body: str) -> None:
         self.run(
             "INSERT INTO answers (account, digest, body) VALUES (?, ?, ?) ON CONFLICT (account, digest) DO NOTHING",

@@ -125,13 +125,24 @@ class Ledger:
 
     # -- the path of an answer --
 
-    def reserve(self, ask: Ask, reveal: Reveal, now: datetime, *, resume: bool = False) -> Held | Settled:
+    def reserve(
+        self,
+        ask: Ask,
+        reveal: Reveal,
+        now: datetime,
+        *,
+        resume: bool = False,
+        same: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> Held | Settled:
         """Reserve the worst case on every account, or raise `BudgetExhausted` and change nothing.
 
         The same request again continues its reservation; with `resume`, nothing else happens. Where the atom is stored
-        already, it is settled at once.
+        already, it is settled at once. `same` sees what stands behind the digest already, and may refuse.
         """
         with self._books(self._store.writing) as books:
+            if same is not None:
+                for begun in _begun_by(books, ask.digest):
+                    same(begun)
             settled = _repeated(books, ask, now)
             if settled is None:
                 if resume and books.hold(ask.own.name, ask.digest) is None:
@@ -176,6 +187,19 @@ class Ledger:
         """Reservations without an answer, the oldest first."""
         with self._books(self._store.reading) as books:
             return books.holds()
+
+    def begun(self, digest: str) -> list[Mapping[str, Any]]:
+        """What stands behind a digest, whoever pays for it: requests that are reserved, and answers that have left."""
+        with self._books(self._store.reading) as books:
+            return _begun_by(books, digest)
+
+    def stored(self, atom: str) -> str:
+        """What was stored for an atom that is settled."""
+        with self._books(self._store.reading) as books:
+            found = books.atom(atom)
+        if found is None or found[1] is None:
+            raise LedgerFailed(LEFT_BEHIND)
+        return found[1]
 
     # -- looking and granting --
 
@@ -394,6 +418,11 @@ def _repeated(books: Books, ask: Ask, now: datetime) -> Settled | None:
     if body is None or any(cost for _, cost in _costs(books, ask)):
         return None
     return Settled(body, NOTHING, _standing(books, ask.own, now), repeat=True)
+
+
+def _begun_by(books: Books, digest: str) -> list[Mapping[str, Any]]:
+    held = [hold.request for hold in books.holds() if hold.digest == digest]
+    return [*held, *map(json.loads, books.answers(digest))]
 
 
 def _begun(books: Books, atom: str) -> tuple[str, None]:

@@ -11,6 +11,7 @@ from sfumato import __version__
 from sfumato.cli.asking import ask, estimate
 from sfumato.cli.budget import budget
 from sfumato.cli.policy import policy
+from sfumato.cli.release import release
 from sfumato.cli.starting import demo, init
 from sfumato.cli.telling import Commands
 
@@ -34,5 +35,5 @@ def main() -> None:
     """
 
 
-for command in (demo, init, ask, estimate, budget, policy):
+for command in (demo, init, ask, estimate, budget, policy, release):
     main.add_command(command)

@@ -54,7 +54,7 @@ def ask(as_json: bool, config: str, analyst: str, sql: str | None, request: str 
         "measure": "members", "k": 10}' | sfumato ask --analyst anna --request -
     """
     question = _read(sql, request)
-    picture = None if chart is None else _chart_path(chart)
+    picture = None if chart is None else chart_path(chart)
     from sfumato.session import Session
 
     with Session(config) as session:
@@ -113,7 +113,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return found
 
 
-def _chart_path(chart: str) -> Path:
+def chart_path(chart: str) -> Path:
     """What can be known to fail is told before anything is charged."""
     path = Path(chart)
     if path.suffix.lower() not in CHARTS:

@@ -42,24 +42,31 @@ def budget() -> None:
 
 @budget.command("show")
 @click.option("--analyst", metavar="NAME", help="One analyst; without it, all of them.")
+@click.option("--releases", is_flag=True, help="What releases may still spend, for every budget, instead.")
 @with_config
 @answering
-def standing(as_json: bool, config: str, analyst: str | None) -> None:
+def standing(as_json: bool, config: str, analyst: str | None, releases: bool) -> None:
     """Show what may still be spent.
 
     An analyst's own account comes first, then those that are shared: the organisation's and those of tables with a cap.
 
     \b
       sfumato budget show --analyst anna
+      sfumato budget show --releases
     """
     from rich.console import Group
 
-    from sfumato.budget import report
+    from sfumato.budget.accounts import published, report
     from sfumato.terminal import render_budget
 
+    if releases and analyst is not None:
+        raise InvalidArgument("--releases", "are nobody's: leave --analyst out")
     with _opened(config) as (settings, ledger):
-        names = list(settings.analysts) if analyst is None else [analyst]
-        reports = [report(settings, ledger, name, now()) for name in names]
+        if releases:
+            reports = [published(settings, ledger, name, now()) for name in settings.budgets]
+        else:
+            names = list(settings.analysts) if analyst is None else [analyst]
+            reports = [report(settings, ledger, name, now()) for name in names]
     serial = {"rows": [each.to_dict() for each in reports]} if analyst is None else reports[0].to_dict()
 
     def page() -> RenderableType:

@@ -163,7 +163,7 @@ def typed(*words: str) -> RenderableType:
 
 
 def read(path: str) -> Config:
-    from sfumato.session import load_config
+    from sfumato.config import load_config
 
     return load_config(path)
 

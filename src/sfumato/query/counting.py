@@ -74,13 +74,13 @@ def _source(query: exp.Select, counting: Counting) -> exp.Select:
     # COUNT(DISTINCT unit) leaves out rows without a person by itself.
     names = counting.keys if _plain(counting) else (counting.unit, *counting.keys)
     present = [exp.Not(this=exp.Is(this=_column(name), expression=exp.Null())) for name in names]
-    usable = [_usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
+    readable = [usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
-    conditions = [*present, *filter(None, usable), condition(counting.where), *_in_domain(counting)]
+    conditions = [*present, *filter(None, readable), condition(counting.where), *_in_domain(counting)]
     return query.from_(table, copy=False).where(*conditions, copy=False)
 
 
-def _usable(key: str, kind: Type) -> exp.Expr | None:
+def usable(key: str, kind: Type) -> exp.Expr | None:
     """Keys that cannot be told apart outside the engine are no keys: NaN, infinities, dates beyond the year 9999.
 
     Nor is text longer than a filter could name: one person's megabytes must not make a question fail.

@@ -145,6 +145,14 @@ def read_sql(text: str, policy: Policy) -> Request:
     return _Reader(table, alias).request(select)
 
 
+def read_filter(text: str, table: TablePolicy) -> Predicate:
+    """The filter that `text` is: what could stand after WHERE in a question about the table."""
+    select = _parsed(f"SELECT 1 FROM filtered WHERE {text}")  # noqa: S608 - it is parsed, never run
+    if any(value for clause, value in select.args.items() if clause not in ("expressions", "from_", "where")):
+        raise NotSupported(f"a filter is what stands after WHERE, and nothing else; {_LITERALS}")
+    return _Reader(table, table.name).where(select.args["where"].this)
+
+
 class _Reader:
     """One SELECT over one table: names resolve against its policy and the SELECT list."""
 
@@ -154,7 +162,7 @@ class _Reader:
     def request(self, select: exp.Select) -> Request:
         keys, selected = self._select_list(select)
         measure = selected or self._ordering(select)
-        where = self._where(select.args["where"].this) if select.args.get("where") else EVERYTHING
+        where = self.where(select.args["where"].this) if select.args.get("where") else EVERYTHING
         self._check_group(select, keys)
         self._check_order(select, keys, measure)
         limit = _limit(select, self.table)
@@ -293,14 +301,14 @@ class _Reader:
 
     # -- WHERE --
 
-    def _where(self, node: exp.Expr) -> Predicate:
+    def where(self, node: exp.Expr) -> Predicate:
         if isinstance(node, exp.Paren):
-            return self._where(node.this)
+            return self.where(node.this)
         if isinstance(node, exp.And | exp.Or):
             join = all_of if isinstance(node, exp.And) else any_of
-            return join([self._where(part) for part in node.flatten()])
+            return join([self.where(part) for part in node.flatten()])
         if isinstance(node, exp.Not):
-            return negated(self._where(node.this))
+            return negated(self.where(node.this))
         if isinstance(node, exp.Boolean):
             return EVERYTHING if node.this else NOTHING
         if isinstance(node, exp.Column):

@@ -359,7 +359,9 @@ class _Distances:
 
     @property
     def usable(self) -> list[exp.Expr]:
-        return self.column.usable()
+        """A row that came after the range was read would run over into its neighbour's bits."""
+        ends = _number(self.low), _number(self.low + self.size - 1)
+        return [*self.column.usable(), exp.Between(this=self.column.value(), low=ends[0], high=ends[1])]
 
     def code(self) -> exp.Expr:
         value = self.column.value()
@@ -489,6 +491,13 @@ def _columns(argument: str, names: tuple[str, ...], kinds: dict[str, str]) -> tu
     if not names:
         raise InvalidArgument(argument, "must be different columns, at least one")
     return _found(argument, names, kinds, _INTEGERS | _BY_TEXT, "which cannot tell people or keys apart")
+
+
+def check_columns(kinds: dict[str, str], unit: str, key: Sequence[str], values: Sequence[str]) -> None:
+    """Refuse columns that `Contributions` would refuse, by their types alone."""
+    _columns("unit", (unit,), kinds)
+    _columns("key", tuple(key), kinds)
+    _value_columns(tuple(values), kinds)
 
 
 def _value_columns(names: tuple[str, ...], kinds: dict[str, str]) -> tuple[_Column, ...]:

@@ -1,0 +1,376 @@
+"""Statistics of every key that enough people have (Plume): bound, select, bound again, aggregate.
+
+    1  everybody keeps at most L_S keys, by a keyed order of her own; distinct people of every key are counted
+    2  S: the keys whose noisy count reaches a threshold, or a public list
+    3  the original rows of S; everybody keeps at most L_M keys of S, and of each key what its statistics allow
+    4  for every key of S, data or not: the statistics, with noise
+
+Guarantee: delta-approximate zCDP of the sum of what the steps spend, `Guarantee` of the request, for one person more
+or less. S is released, so that steps 3 and 4 may depend on it. Proof: proofs/release.md.
+
+Pipelines: `plume` is the above, by codes that were made once; `naive` joins the source with S and codes it anew (the
+same table, later); `fast` leaves step 3 out, and people waste places on keys that nobody sees.
+
+Where the statistic is distinct people, the noisy counts of step 2 are the answer: one release has the whole budget.
+Counting again, on S, costs half of the budget, and pays where bounding takes more than that: below L = `REBOUND_BELOW`
+(benchmarks/RESULTS.md, "Retained keys": from there on one release has more keys within 10 %); or where L_M is not L_S,
+or when asked to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.bounds import NumericBounds
+from sfumato.mechanisms.intervals import selected_interval
+from sfumato.mechanisms.keys import GaussianRule, GeometricRule, KeyRule, KeySelection, LaplaceRule, ThresholdRule
+from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.quantiles import QuantileChoice
+from sfumato.release.guarantee import Spending, root
+from sfumato.release.measuring import Bounded, tabled
+from sfumato.release.request import Progress, Request, Rows, described, unbounded
+from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units
+from sfumato.release.table import Released
+
+Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
+Selection: TypeAlias = Literal["auto", "laplace", "geometric", "gaussian"]
+
+REBOUND_BELOW = 64
+PEOPLE = 8 * 10**9
+"""A threshold above the number of people on earth keeps nothing."""
+
+CHOOSING = Fraction(1, 20)
+"""What `max_keys="auto"` takes of the budget."""
+
+KEPT_WHOLE = Fraction(19, 20)
+"""With `max_keys="auto"`, about so many people keep all of their keys."""
+
+MOST_CHOSEN = 2**12
+EXAMPLE = 16
+FINDING = Fraction(1, 10)
+"""What bounds that nobody gave take of the budget, all together."""
+
+_WIDEST = Fraction(1), Fraction(2)
+"""Of the bounds that can be found, these need the most noise for their step: they are furthest from 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregates(Request):
+    """Statistics by key. `max_keys` None is to be chosen from the data, for a part of the budget."""
+
+    max_keys: int | None
+    selection_max_keys: int | None = None
+    selection: Selection = "auto"
+    selection_share: Fraction | None = None
+    pipeline: Pipeline = "plume"
+    rebound: bool | None = None
+    public: bool = False
+
+    @property
+    def method(self) -> str:
+        return self.pipeline
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        reading = self.reading
+        return {
+            "unit": reading.unit,
+            "key": list(reading.key),
+            "filter": reading.filter,
+            "statistics": described(self.statistics),
+            "max_keys": self.max_keys or "auto",
+            "selection_max_keys": self.selection_max_keys,
+            "selection": "public keys" if self.public else self.selection,
+            "selection_share": None if self.selection_share is None else str(self.selection_share),
+            "rebound": self.rebound,
+        }
+
+    def plan(self, max_keys: int) -> Plan:
+        """Everything that follows from the parameters once the bound on keys is known."""
+        return Plan(self, max_keys)
+
+    def spendings(self) -> list[Spending]:
+        """For a bound that is still to be chosen: as if it were `EXAMPLE`."""
+        return [*self._choosing(), *self.plan(self.max_keys or EXAMPLE).spendings()]
+
+    @property
+    def assumptions(self) -> list[str]:
+        return [] if self.max_keys else [f"Noise and thresholds are told as if {EXAMPLE} keys a person were chosen."]
+
+    def check_affordable(self) -> None:
+        """Refuse a budget that cannot buy anything, whatever bound will be chosen and whatever bounds will be found."""
+        for max_keys in (self.max_keys,) if self.max_keys else (1, MOST_CHOSEN):
+            self.plan(max_keys).check()
+
+    @property
+    def choosing(self) -> Fraction:
+        """What choosing the bound on keys takes of rho."""
+        return Fraction(0) if self.max_keys else CHOOSING * self.guarantee.rho
+
+    def _choosing(self) -> list[Spending]:
+        if self.max_keys:
+            return []
+        law = f"exponential mechanism, epsilon {float(self._choice.epsilon):.4g}"
+        return [Spending("bound on keys a person", law, self.choosing)]
+
+    @property
+    def _choice(self) -> QuantileChoice:
+        return QuantileChoice.of_rho(
+            self.choosing, quantile=KEPT_WHOLE, max_keys=1, max_values=1, points=MOST_CHOSEN + 1
+        )
+
+    def table(self, rows: Rows, progress: Progress) -> Released:
+        plan = self.plan(self.max_keys or self._chosen(rows))
+        codes, columns = self._selected(plan, rows, progress)
+        plan = replace(plan, found=len(codes))
+        bounded = self._bounded(plan, rows, codes)
+        progress("aggregating", 0)
+        found = bounded.bounds(plan.finders(), rows.rng)
+        shares = {found.get(statistic, statistic): share for statistic, share in plan.shares().items()}
+        columns |= bounded.columns(shares, rows.rng)
+        statistics = [found.get(statistic, statistic) for statistic in self.statistics]
+        spent = [*self._choosing(), *plan.spendings()]
+        return tabled(self, rows, codes, statistics, columns, spent, plan.told(statistics))
+
+    def _chosen(self, rows: Rows) -> int:
+        """The bound on keys: a private quantile of keys a person."""
+        people = rows.contributions.keys_per_person(MOST_CHOSEN)
+        places = np.flatnonzero(people)
+        [bound] = self._choice.release(1, places, people[places], rows.rng.child(purpose="max_keys"))
+        return max(int(bound), 1)
+
+    def _selected(self, plan: Plan, rows: Rows, progress: Progress) -> tuple[Integers, dict[str, Column]]:
+        """The codes of S, and the noisy counts that selected them where these are the answer."""
+        contributions = rows.contributions
+        if plan.rule is None:
+            return np.arange(contributions.size), {}
+        counts = contributions.counts(rows.order("select"), max_keys=plan.selection_max_keys)
+        progress("selecting keys", 0)
+        # Keys of nobody are never kept. Noise is independent from key to key, so it matters not which gets which.
+        present = np.flatnonzero(counts)
+        selection = plan.rule.select(counts[present], rows.rng.child(purpose="select"))
+        codes = present[selection.kept]
+        return codes, selected_units(plan.rule, selection) if plan.one_release else {}
+
+    def _bounded(self, plan: Plan, rows: Rows, codes: Integers) -> Bounded:
+        if self.pipeline == "fast" and not self.public:
+            return Bounded(rows.contributions, rows.order("select"), plan.selection_max_keys, codes, within=False)
+        if self.pipeline == "naive" and not self.public and len(codes):
+            # Codes of the joined rows ascend as those of the source do: the n-th key of S has code n.
+            return Bounded(rows.joined(codes), rows.order("aggregate"), plan.max_keys, np.arange(len(codes)))
+        return Bounded(rows.contributions, rows.order("aggregate"), plan.max_keys, codes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The bounds, the selection rule and the shares of a request, given its bound on keys.
+
+    Once `found` keys are selected, which everybody may know, nobody can have more of them.
+    """
+
+    request: Aggregates
+    bound: int
+    found: int | None = None
+
+    @property
+    def max_keys(self) -> int:
+        return self.bound if self.found is None else max(min(self.bound, self.found), 1)
+
+    @property
+    def selection_max_keys(self) -> int:
+        return self.request.selection_max_keys or self.bound
+
+    @property
+    def rebound(self) -> bool:
+        """Whether distinct people are counted again on the selected keys."""
+        request = self.request
+        if request.rebound is not None:
+            return request.rebound
+        if request.pipeline != "plume":
+            return request.pipeline == "naive"
+        alone = request.selection_share is not None and request.statistics == (Units(),)
+        return alone or self.bound != self.selection_max_keys or self.bound < REBOUND_BELOW
+
+    @cached_property
+    def one_release(self) -> bool:
+        """Whether the counts that select the keys are released as their distinct people."""
+        units = Units() in self.request.statistics and not self.rebound
+        return units and not self.request.public and self.request.selection != "geometric"
+
+    @property
+    def _measured(self) -> list[Statistic]:
+        """The statistics that have a share of their own."""
+        return [each for each in self.request.statistics if not (self.one_release and isinstance(each, Units))]
+
+    @property
+    def _finding(self) -> Fraction:
+        return FINDING * self.request.guarantee.rho if unbounded(self.request.statistics) else Fraction(0)
+
+    @property
+    def _rest(self) -> Fraction:
+        return self.request.guarantee.rho - self.request.choosing - self._finding
+
+    @property
+    def selecting(self) -> Fraction:
+        """What selection takes of rho: as much as a statistic, or as it was told."""
+        if self.request.public:
+            return Fraction(0)
+        if not self._measured:
+            return self._rest
+        given = self.request.selection_share
+        return self._rest * (Fraction(1, 1 + len(self._measured)) if given is None else given)
+
+    def shares(self) -> dict[Statistic, Share]:
+        """What each statistic that is measured may spend."""
+        measured = self._measured
+        return {each: Share((self._rest - self.selecting) / len(measured), self.max_keys) for each in measured}
+
+    def finders(self) -> dict[Numeric, NumericBounds]:
+        """How the bounds that nobody gave are found."""
+        return finders(unbounded(self.request.statistics), self._finding, self.max_keys)
+
+    @cached_property
+    def rule(self) -> KeyRule | None:
+        """What selects the keys; None where they are public."""
+        if self.request.public:
+            return None
+        makers = {"gaussian": self._gaussian, "laplace": self._laplace, "geometric": self._geometric}
+        if self.request.selection != "auto":
+            return makers[self.request.selection]()
+        # Only rules whose counts can be released are candidates where their counts are the answer.
+        names = ["gaussian", "laplace"] if self.one_release else list(makers)
+        rules = [rule for name in names if (rule := _possible(makers[name])) is not None]
+        return min(rules, key=halfway) if rules else self._gaussian()
+
+    def _gaussian(self) -> KeyRule:
+        return GaussianRule(total=self.selecting, delta=self._delta, max_keys=self.selection_max_keys)
+
+    def _laplace(self) -> KeyRule:
+        return LaplaceRule(epsilon=self._epsilon, delta=self._delta, max_keys=self.selection_max_keys)
+
+    def _geometric(self) -> KeyRule:
+        return GeometricRule(epsilon=self._epsilon, delta=self._delta, max_keys=self.selection_max_keys)
+
+    @property
+    def _delta(self) -> Fraction:
+        return self.request.guarantee.delta
+
+    @property
+    def _epsilon(self) -> Fraction:
+        """A rule of epsilon / L a key is epsilon^2 / (2 L) zCDP."""
+        return root(2 * self.selection_max_keys * self.selecting)
+
+    @property
+    def threshold(self) -> int | None:
+        return self.rule.threshold if isinstance(self.rule, ThresholdRule) else None
+
+    @property
+    def selection_name(self) -> str:
+        return "public keys" if self.rule is None else type(self.rule).__name__.removesuffix("Rule").lower()
+
+    def told(self, statistics: Sequence[Statistic]) -> dict[str, Any]:
+        """What a statement tells beyond the parameters of the request."""
+        return {
+            "max_keys": self.max_keys,
+            "selection_max_keys": None if self.rule is None else self.selection_max_keys,
+            "selection": self.selection_name,
+            "threshold": self.threshold,
+            "one_release": self.one_release,
+            "statistics": described(statistics),
+        }
+
+    def check(self) -> None:
+        """Refuse noise that cannot be drawn, and thresholds that nothing reaches."""
+        self.spendings()
+        if self.rule is not None and halfway(self.rule) > PEOPLE:
+            problem = "is too small for this max_keys: no key could ever be kept; give more, or a smaller max_keys"
+            raise InvalidArgument(self.request.guarantee.given, problem)
+
+    def spendings(self) -> list[Spending]:
+        spent = []
+        if self.rule is not None:
+            purpose = "selection of keys, and units" if self.one_release else "selection of keys"
+            spent.append(Spending(purpose, _law(self.rule), self.selecting, self._delta))
+        return spent + laws_in_words(self.finders(), self._finding, self.shares())
+
+
+def finders(lacking: Sequence[Numeric], rho: Fraction, max_keys: int) -> dict[Numeric, NumericBounds]:
+    """How the bounds of some statistics are found, each for an equal part of rho."""
+    made = {}
+    for statistic in lacking:
+        epsilon, contributions = root(2 * rho / len(lacking)), max_keys * statistic.looked_at
+        made[statistic] = NumericBounds(epsilon=epsilon, contributions=contributions)
+    return made
+
+
+def laws_in_words(
+    bounds: Mapping[Numeric, NumericBounds], finding: Fraction, shares: Mapping[Statistic, Share]
+) -> list[Spending]:
+    """What is spent on bounds and statistics. Refuses noise that cannot be drawn, whatever bounds will be found."""
+    spent = []
+    for lacking, finder in bounds.items():
+        law = f"discrete Laplace, scale {float(finder.noise.scale):,.4g}"
+        spent.append(Spending(f"bounds of {', '.join(lacking.names)}", law, finding / len(bounds)))
+    for statistic, share in shares.items():
+        known = statistic not in bounds
+        drawn = statistic if known else replace(statistic, low=_WIDEST[0], high=_WIDEST[1])  # type: ignore[type-var]
+        laws = "; ".join(f"{name}: {law}" for name, law in drawn.laws(share).items())
+        spent.append(Spending(", ".join(statistic.names), laws if known else "as the bounds will need", share.rho))
+    return spent
+
+
+def selected_units(rule: KeyRule, selection: KeySelection) -> dict[str, Column]:
+    """The noisy counts that selected the keys, with intervals that allow for it."""
+    assert isinstance(rule, ThresholdRule)  # noqa: S101
+    assert selection.counts is not None  # noqa: S101
+    noisy, deviation = selection.counts, rule.noise.deviation
+    if isinstance(rule, GaussianRule):
+        low, high = selected_interval(noisy, rule.threshold, deviation)
+        high = np.maximum(high, noisy)  # close to the threshold it could end below what was released
+    else:
+        # Beyond the threshold Laplace noise forgets how far it came: up to there, any smaller count explains it.
+        scale, width = float(rule.noise.parameter), rule.noise.half_width()
+        low = np.where(noisy - rule.threshold < scale * math.log(40), 1, np.maximum(noisy - width, 1))
+        high = noisy + width
+    ends = {"units_low": low, "units_high": high, "units_deviation": np.full(len(noisy), deviation)}
+    return {"units": noisy, **ends}
+
+
+def halfway(rule: KeyRule) -> int:
+    """The number of people with which a key is kept about half of the time."""
+    if isinstance(rule, ThresholdRule):
+        return rule.threshold
+    assert isinstance(rule, GeometricRule)  # noqa: S101
+    low, high = 0, 1
+    while float(rule.probabilities(np.array([high]))[0]) < 0.5 and high <= PEOPLE:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if rule.probabilities(np.array([middle]))[0] >= 0.5 else (middle, high)
+    return high
+
+
+def _law(rule: KeyRule) -> str:
+    if isinstance(rule, ThresholdRule):
+        return (
+            f"discrete {rule.noise.family.title()}, deviation {rule.noise.deviation:,.4g}, threshold {rule.threshold:,}"
+        )
+    return f"truncated geometric, a key of {halfway(rule):,} people is kept half of the time"
+
+
+def _possible(make: Callable[[], KeyRule]) -> KeyRule | None:
+    """The rule, if its noise can be drawn and its threshold be computed."""
+    try:
+        rule = make()
+        halfway(rule)
+    except InvalidArgument:
+        return None
+    return rule

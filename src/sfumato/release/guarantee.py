@@ -1,0 +1,106 @@
+"""What a release promises and spends: rho of zCDP and delta, from rho or from epsilon, converted once at the end.
+
+A release is delta-approximate rho-zCDP: rho pays for noise, delta for naming keys that are not public. Everybody else
+wants (epsilon, delta). Of a given (epsilon, delta), half of delta pays for naming keys and the other half for the
+conversion; where no key is named, the conversion has all of it. Of a given (rho, delta), delta is what naming keys may
+take, and the statement tells epsilon at twice that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from sfumato.accounting import Charge
+from sfumato.accounting.composition import zcdp_epsilon, zcdp_rho
+from sfumato.accounting.numbers import Number, positive, probability
+from sfumato.errors import InvalidArgument
+from sfumato.query.policy import Prices
+
+CONVERSION = "optimal conversion of zCDP (Canonne, Kamath, Steinke 2020), rounded up"
+TOLD_AT = Fraction(1, 10**6)
+"""Where nobody gave a delta, epsilon is told at this one."""
+
+MIN_RHO = Fraction(1, 10**12)
+MAX_RHO = 1250
+"""What a single pick costs at an epsilon of 100: more is no privacy at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """`delta`-approximate `rho`-zCDP, which is (`epsilon`, `epsilon_delta`)-DP."""
+
+    rho: Fraction
+    delta: Fraction
+    epsilon: float
+    epsilon_delta: Fraction
+    given: str = field(default="rho", compare=False)
+    """What the caller gave, for refusals."""
+
+    @classmethod
+    def of(cls, rho: Number | None, epsilon: Number | None, delta: Number | None, *, names_keys: bool) -> Guarantee:
+        """From what the caller gave: rho, or epsilon, and delta."""
+        if (rho is None) == (epsilon is None):
+            raise InvalidArgument("rho", "give a budget: rho, or epsilon, and only one of the two")
+        if delta is None and (names_keys or epsilon is not None):
+            raise InvalidArgument("delta", "is needed, such as 1e-6: well below one over the number of people")
+        whole = TOLD_AT if delta is None else probability("delta", as_written(delta))
+        if epsilon is not None:
+            spent = whole / 2 if names_keys else Fraction(0)
+            given = positive("epsilon", as_written(epsilon), at_most=100)
+            return cls._told(Fraction(zcdp_rho(given, whole - spent)), spent, whole, "epsilon")
+        spent = whole if names_keys else Fraction(0)
+        if whole + spent >= 1:
+            raise InvalidArgument("delta", "must be below 1/2; use 1e-6 or so")
+        return cls._told(positive("rho", as_written(rho or 0), at_most=MAX_RHO), spent, whole + spent, "rho")
+
+    @classmethod
+    def _told(cls, rho: Fraction, delta: Fraction, whole: Fraction, given: str) -> Guarantee:
+        if rho < MIN_RHO:
+            raise InvalidArgument(given, "is so small that it buys nothing; 0.1 to 5 are usual")
+        return cls(rho, delta, zcdp_epsilon(rho, whole - delta), whole, given)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "rho": str(self.rho),
+            "delta": str(self.delta),
+            "epsilon": self.epsilon,
+            "epsilon_delta": str(self.epsilon_delta),
+            "conversion": CONVERSION,
+        }
+
+    def __str__(self) -> str:
+        """The conversion that was used, in one line."""
+        approximate = f" but for delta {float(self.delta):.3g}" if self.delta else ""
+        pair = f"epsilon {self.epsilon:.4g} at delta {float(self.epsilon_delta):.3g}"
+        return f"rho {float(self.rho):.5g} of zCDP{approximate}, which is {pair} by the {CONVERSION}"
+
+    def charge(self, prices: Prices) -> Charge:
+        """What it takes of a ledger: a unit is epsilon_per^2 / 8 of rho, a call is delta_per. Rounded up."""
+        information = 8 * self.rho / prices.epsilon_per**2
+        return Charge(math.ceil(information), math.ceil(self.delta / prices.delta_per))
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """One thing that the budget is spent on."""
+
+    purpose: str
+    law: str
+    rho: Fraction
+    delta: Fraction = Fraction(0)
+
+    def to_dict(self) -> dict[str, str]:
+        return {"purpose": self.purpose, "law": self.law, "rho": str(self.rho), "delta": str(self.delta)}
+
+
+def root(square: Fraction) -> Fraction:
+    """The largest multiple of 2^-64 whose square is not above `square`."""
+    return Fraction(math.isqrt(math.floor(square * 2**128)), 2**64)
+
+
+def as_written(number: Number) -> Number:
+    """0.1 is a tenth, as it was written: a budget is a decimal that somebody has decided on."""
+    return Fraction(repr(number)) if type(number) is float and math.isfinite(number) else number

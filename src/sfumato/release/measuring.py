@@ -1,0 +1,103 @@
+"""Statistics of selected keys: fold the bounded rows, add noise, and set the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sfumato.mechanisms.bounds import BINS, NumericBounds, bins
+from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.random import Rng
+from sfumato.release.bounding import Contributions, KeyOrder
+from sfumato.release.guarantee import Spending
+from sfumato.release.pairs import Pairs
+from sfumato.release.request import Request, Rows, key_columns, statistic_columns
+from sfumato.release.statistics import Column, Floats, Numeric, Share, Statistic
+from sfumato.release.table import Released
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """The rows of some keys, at most `max_keys` a person; row n of the table is the key with code `codes[n]`.
+
+    Where not `within`, people chose among all of their keys, and what they chose beyond `codes` is lost.
+    """
+
+    contributions: Contributions
+    order: KeyOrder
+    max_keys: int
+    codes: Integers
+    within: bool = True
+
+    def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Column]:
+        """Every statistic of every key, with noise."""
+        size = len(self.codes)
+        # What is lost goes to a row after the last.
+        start = [statistic.nothing(size + 1) for statistic in shares]
+
+        def parts(pairs: Pairs, places: Integers) -> list[Any]:
+            return [statistic.parts(pairs, places, size + 1) for statistic in shares]
+
+        columns: dict[str, Column] = {}
+        for (statistic, share), exact in zip(shares.items(), self._fold(start, parts), strict=True):
+            source = rng.child(purpose="statistic", names=list(statistic.names))
+            columns |= statistic.released(exact.first(size), size, share, source)
+        return columns
+
+    def bounds(self, finders: Mapping[Numeric, NumericBounds], rng: Rng) -> dict[Statistic, Statistic]:
+        """The statistics without bounds, with those that were found."""
+        start = [np.zeros(BINS, np.int64) for _ in finders]
+
+        def binned(pairs: Pairs, places: Integers) -> list[Any]:
+            return [_binned(*statistic.raw(pairs), places) for statistic in finders]
+
+        def _binned(which: Integers, values: Floats, places: Integers) -> Integers:
+            # What is lost may not be looked at either: nobody has more than `max_keys` of `codes`, but of others too.
+            return np.bincount(bins(values[places[which] < len(self.codes)]), minlength=BINS)
+
+        found: dict[Statistic, Statistic] = {}
+        for (statistic, finder), counts in zip(finders.items(), self._fold(start, binned), strict=True):
+            ends = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
+            found[statistic] = replace(statistic, low=ends.low, high=ends.high)
+        return found
+
+    def _fold(self, start: list[Any], work: Callable[[Pairs, Integers], list[Any]]) -> list[Any]:
+        """What all sets of people add, to `start`."""
+        if not start:
+            return []
+        places = np.full(self.contributions.size, len(self.codes), np.int64)
+        places[self.codes] = np.arange(len(self.codes))
+        folded = self.contributions.fold(
+            lambda pairs: work(pairs, places[pairs.keys]),
+            self.order,
+            max_keys=self.max_keys,
+            within=self.codes if self.within else None,
+        )
+        for parts in folded:
+            start = [total + part for total, part in zip(start, parts, strict=True)]
+        return start
+
+
+def tabled(
+    request: Request,
+    rows: Rows,
+    codes: Integers,
+    statistics: Sequence[Statistic],
+    columns: Mapping[str, Column],
+    spent: Sequence[Spending],
+    found: Mapping[str, Any],
+) -> Released:
+    """The table and its statement: the largest first by its first statistic, ties in the fixed order of codes."""
+    told = [*key_columns(rows.kinds), *(column for each in statistics for column in statistic_columns(each))]
+    first = np.asarray(columns[statistics[0].names[0]], np.float64)
+    order = np.lexsort((codes, -first))
+    keys = rows.contributions.keys(codes[order])
+    data: dict[str, Any] = {name: [key[place] for key in keys] for place, name in enumerate(rows.kinds)}
+    for column in told[len(rows.kinds) :]:
+        values = columns[column["name"]]
+        data[column["name"]] = values if isinstance(values, list) else values[order]
+    kinds = {column["name"]: column["type"] for column in told}
+    return Released(kinds, data, request.statement(told, spent, **found))

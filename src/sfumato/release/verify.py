@@ -1,0 +1,145 @@
+"""Is a released table still what its statement says, and does the statement add up? Anybody can ask: no key is needed.
+
+What is checked: the SHA-256 of the table, its rows, columns and kinds; that keys are unique; that every statistic lies
+in its interval; that the steps' costs sum, exactly, to the guarantee, and that the stated epsilon follows from it. What
+cannot be: that the noise was drawn as stated. Who can write the table and the statement can make the two agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+from sqlglot import exp
+
+from sfumato.accounting import zcdp_epsilon
+from sfumato.errors import InvalidArgument
+from sfumato.records import relation
+from sfumato.release.outputs import Target, stated_columns
+from sfumato.release.table import Released
+
+TOLERANCE = 1e-9
+UNITS = "units"
+
+_EXACT = re.compile(r"\d{1,4000}(/0*[1-9]\d{0,3999})?")
+
+
+def differences(place: Target) -> list[str]:
+    """What is not as it should be, in words; nothing where all is. A table that is not there is refused."""
+    stored = place.stored()
+    found = [*_file(place, stored.statement, stored.sha256)]
+    if stored.released is None:
+        return [*found, f"the table {stored.problem}", *_accounts(stored.statement)]
+    found += _shape(stored.released)
+    if stated_columns(stored.statement) == stored.released.columns:
+        found += itertools.chain(_keys(stored.released), _intervals(stored.released), _threshold(stored.released))
+    return [*found, *_accounts(stored.statement)]
+
+
+def _file(place: Target, statement: Mapping[str, Any], sha256: str) -> Iterator[str]:
+    table = statement.get("table")
+    if not isinstance(table, dict):
+        yield "the statement does not say which table it is about"
+        return
+    if table.get("format") != place.format:
+        yield f"the statement is about a table in another format than {place.format}"
+    elif table.get("sha256") != sha256:
+        yield "the table is not the one that was released: its SHA-256 differs from the stated one"
+
+
+def _shape(released: Released) -> Iterator[str]:
+    rows = released.statement.get("rows")
+    if rows != len(released):
+        yield f"the table has {len(released):,} rows, and the statement another number"
+    stated = [(column["name"], column["type"]) for column in released.statement["columns"]]
+    if stated != [*released.columns.items()]:
+        yield "the columns, their order or their types are not the stated ones"
+
+
+def _keys(released: Released) -> Iterator[str]:
+    """NULLs are refused by `Released` in all kinds of column but one."""
+    keys = released.keys
+    for name in keys:
+        if released.columns[name] == "number" and np.isnan(released.data[name]).any():
+            yield f"the key {name!r} is NULL in some rows"
+    if not keys:
+        if len(released) > 1:
+            yield "there are several rows, and no key that tells them apart"
+        return
+    columns = {name: released.columns[name] for name in keys}
+    with duckdb.connect() as connection:
+        distinct = relation(connection, columns, released.data).distinct().aggregate(exp.Count(this=exp.Star()).sql())
+        [(count,)] = distinct.fetchall()
+    if count != len(released):
+        yield "some keys are there more than once"
+
+
+def _intervals(released: Released) -> Iterator[str]:
+    for name in released.statistics:
+        values = released.data[name]
+        low, high = (released.beside(name, role) for role in ("low", "high"))
+        if low is not None and (released.data[low] > values).any():
+            yield f"{name!r} is below the low end of its interval in some rows"
+        if high is not None and (released.data[high] < values).any():
+            yield f"{name!r} is above the high end of its interval in some rows"
+    for column in released.statement["columns"]:
+        if column["role"] == "deviation":
+            yield from _deviation(released.data[column["name"]], column)
+
+
+def _deviation(values: np.ndarray[Any, Any], column: Mapping[str, Any]) -> Iterator[str]:
+    there = values[~np.isnan(values)]
+    if not (np.isfinite(there) & (there > 0)).all():
+        yield f"{column['name']!r} is not above 0, or has no end, in some rows"
+    if column.get("constant") is True and len(values) and (len(there) < len(values) or there.min() < there.max()):
+        yield f"{column['name']!r} is not the same in all rows, as the statement says it is"
+
+
+def _threshold(released: Released) -> Iterator[str]:
+    parameters = released.statement["parameters"]
+    threshold = parameters.get("threshold")
+    # People who are counted again, on the selected keys, may be fewer.
+    if threshold is None or UNITS not in released.columns or not parameters.get("one_release", True):
+        return
+    try:
+        least = Fraction(threshold)
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        yield "the stated threshold is not a number"
+        return
+    if len(released) and Fraction(released.data[UNITS].min().item()) < least:
+        yield f"{UNITS!r} is below the threshold in some rows"
+
+
+def _accounts(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the steps come to the guarantee, and the guarantee to its epsilon."""
+    guarantee, steps = statement["guarantee"], statement["steps"]
+    exact = {name: _exact(guarantee.get(name)) for name in ("rho", "delta", "epsilon_delta")}
+    for name in ("rho", "delta"):
+        costs = [_exact(step.get(name)) if isinstance(step, dict) else None for step in steps]
+        if sum(cost or 0 for cost in costs) != exact[name] or None in costs:
+            yield f"the steps' {name} do not sum to the {name} of the guarantee"
+    rho, delta, whole = exact.values()
+    if rho is None or delta is None or whole is None:
+        yield "the guarantee is not stated in exact numbers"
+        return
+    yield from _epsilon(guarantee["epsilon"], rho, whole - delta)
+
+
+def _epsilon(stated: float, rho: Fraction, spare: Fraction) -> Iterator[str]:
+    try:
+        epsilon = zcdp_epsilon(rho, spare)
+    except InvalidArgument:
+        yield "the delta of the stated epsilon leaves nothing beyond that of the steps"
+        return
+    if not math.isclose(stated, epsilon, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        yield f"the stated epsilon, {stated:,}, does not follow from the steps, which come to {epsilon:,}"
+
+
+def _exact(text: object) -> Fraction | None:
+    return Fraction(text) if isinstance(text, str) and _EXACT.fullmatch(text) else None

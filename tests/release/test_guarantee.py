@@ -1,0 +1,119 @@
+"""What is promised follows from what was asked, and what a ledger is told covers it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.accounting import Charge
+from sfumato.accounting.composition import approximate_zcdp_epsilon, zcdp_epsilon
+from sfumato.errors import InvalidArgument
+from sfumato.query.policy import Prices
+from sfumato.release.guarantee import MAX_RHO, TOLD_AT, Guarantee, Spending, root
+
+epsilons = st.floats(1e-3, 100)
+deltas = st.floats(1e-12, 0.4)
+
+
+@settings(max_examples=15)
+@given(epsilons, deltas)
+def test_an_epsilon_buys_a_rho_that_converts_back_to_no_more(epsilon: float, delta: float) -> None:
+    promised = Guarantee.of(None, epsilon, delta, names_keys=True)
+    assert promised.delta == Fraction(str(delta)) / 2
+    assert promised.epsilon_delta == Fraction(str(delta))
+    assert zcdp_epsilon(promised.rho, Fraction(str(delta)) / 2) <= epsilon
+    assert promised.epsilon <= epsilon
+    assert promised.epsilon == approximate_zcdp_epsilon(promised.rho, promised.delta, Fraction(str(delta)))
+    assert promised.epsilon == pytest.approx(epsilon, rel=1e-6)
+
+
+@settings(max_examples=5)
+@given(epsilons, deltas)
+def test_where_no_key_is_named_the_conversion_has_all_of_delta(epsilon: float, delta: float) -> None:
+    public = Guarantee.of(None, epsilon, delta, names_keys=False)
+    assert public.delta == 0
+    assert zcdp_epsilon(public.rho, delta) <= epsilon
+    assert public.rho > Guarantee.of(None, epsilon, delta, names_keys=True).rho
+
+
+@settings(max_examples=40)
+@given(st.floats(1e-6, MAX_RHO), deltas)
+def test_a_rho_is_taken_as_it_is(rho: float, delta: float) -> None:
+    promised = Guarantee.of(rho, None, delta, names_keys=True)
+    assert (promised.rho, promised.delta, promised.epsilon_delta) == (
+        Fraction(str(rho)),
+        Fraction(str(delta)),
+        2 * Fraction(str(delta)),
+    )
+    assert promised.epsilon == zcdp_epsilon(Fraction(str(rho)), Fraction(str(delta)))
+    public = Guarantee.of(rho, None, None, names_keys=False)
+    assert (public.rho, public.delta, public.epsilon_delta) == (Fraction(str(rho)), 0, TOLD_AT)
+    assert public.epsilon == zcdp_epsilon(Fraction(str(rho)), TOLD_AT)
+
+
+@pytest.mark.parametrize(
+    ("given", "names_keys", "message"),
+    [
+        ((None, None, 1e-6), True, "rho: give a budget"),
+        ((1, 1, 1e-6), True, "rho: give a budget.*only one"),
+        ((1, None, None), True, "delta: is needed"),
+        ((None, 1, None), False, "delta: is needed"),
+        ((0, None, 1e-6), True, "rho: must be greater than zero"),
+        ((-1, None, 1e-6), True, "rho: must be greater than zero"),
+        ((None, 0, 1e-6), True, "epsilon: must be greater than zero"),
+        ((None, 101, 1e-6), True, "epsilon: must be at most 100"),
+        ((1251, None, 1e-6), True, "rho: must be at most 1250"),
+        ((1, None, 0.5), True, "delta: must be below 1/2"),
+        ((1, None, 0), True, "delta: must lie strictly between 0 and 1"),
+        ((1, None, 1), False, "delta: must lie strictly between 0 and 1"),
+        ((math.nan, None, 1e-6), True, "rho: must be finite"),
+        ((None, "1", 1e-6), True, "epsilon: must be a number"),
+        ((None, True, 1e-6), True, "epsilon: must be a number"),
+    ],
+)
+def test_what_is_no_budget_is_refused_by_name(given: tuple, names_keys: bool, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{message}"):
+        Guarantee.of(*given, names_keys=names_keys)
+
+
+@settings(max_examples=30)
+@given(
+    st.fractions(Fraction(1, 10**9), 1250, max_denominator=10**9),
+    st.fractions(Fraction(1, 10**12), Fraction(2, 5), max_denominator=10**12),
+    st.fractions(Fraction(1, 1000), 10, max_denominator=1000),
+    st.fractions(Fraction(1, 10**12), Fraction(1, 100), max_denominator=10**12),
+)
+def test_a_ledger_is_charged_for_all_of_it_and_less_than_one_unit_more(
+    rho: Fraction, delta: Fraction, epsilon_per: Fraction, delta_per: Fraction
+) -> None:
+    promised = Guarantee(rho, delta, 1.0, 2 * delta)
+    charge = promised.charge(Prices(epsilon_per, delta_per))
+    assert charge == Charge(math.ceil(8 * rho / epsilon_per**2), math.ceil(delta / delta_per))
+    unit = epsilon_per**2 / 8
+    assert 0 <= charge.information * unit - rho < unit
+    assert 0 <= charge.calls * delta_per - delta < delta_per
+
+
+def test_public_keys_take_no_call() -> None:
+    promised = Guarantee.of(Fraction(1, 8), None, None, names_keys=False)
+    assert promised.charge(Prices(Fraction(1), Fraction(1, 10**6))) == Charge(1, 0)
+
+
+@settings(max_examples=30)
+@given(st.fractions(0, 10**6, max_denominator=10**12))
+def test_a_root_is_never_too_large(square: Fraction) -> None:
+    found = root(square)
+    assert found**2 <= square < (found + Fraction(1, 2**64)) ** 2
+
+
+def test_words() -> None:
+    promised = Guarantee.of(None, 1, 1e-6, names_keys=True)
+    assert "epsilon 1 at delta 1e-06" in str(promised)
+    assert "but for delta 5e-07" in str(promised)
+    assert Fraction(promised.to_dict()["rho"]) == promised.rho
+    spent = Spending("units", "noise", Fraction(1, 3), Fraction(1, 10**6))
+    assert spent.to_dict() == {"purpose": "units", "law": "noise", "rho": "1/3", "delta": "1/1000000"}

@@ -1,0 +1,248 @@
+"""What one person adds to a key is bounded whatever is in her rows; and without noise, estimates are what they say."""
+
+from __future__ import annotations
+
+import math
+import statistics as plain
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms import Rng
+from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.mechanisms.quantiles import QuantileTree
+from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
+from sfumato.release.bounding import KeyOrder
+from sfumato.release.pairs import Affine, Codes, Pairs
+from sfumato.release.statistics import FARTHEST, MAX_STEPS, POINTS, STEPS, Numeric, Share, Summed
+
+INF, NAN = math.inf, math.nan
+ORDER = KeyOrder.of(b"a secret of these tests", "aggregate")
+
+extremes = st.sampled_from([INF, -INF, NAN, 0.0, -0.0, 1e308, -1e308, 5e-324, 2.0**63, -(2.0**63), 1e-30])
+numbers = extremes | st.floats(-1000, 1000) | st.floats()
+columns = st.lists(numbers, min_size=1, max_size=12)
+ends = st.fractions(-1000, 1000, max_denominator=97) | st.floats(-(2.0**99), 2.0**99).filter(
+    lambda x: x == 0 or abs(x) > 2**-60
+)
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> dict[str, Any]:
+    """Bounds of any size and sign, and steps that need not divide what lies between them."""
+    low, high = sorted((Fraction(draw(ends)), Fraction(draw(ends))))
+    if not 2**-90 < high - low < 2**99:
+        high = low + Fraction(1, 3) + abs(low) / 2**20
+    steps = draw(st.none() | st.fractions(1, 2**12, max_denominator=9) | st.sampled_from([1, 2, 3, 2**30]))
+    return {"low": low, "high": high, "step": None if steps is None else (high - low) / Fraction(steps)}
+
+
+def pairs_of(values: Sequence[float], keys: Sequence[int] | None = None, people: Sequence[int] | None = None) -> Pairs:
+    """Rows of one person and one key, unless told otherwise; NaN is no value."""
+    size = len(values)
+    words = np.array(people or [0] * size, np.uint64) << np.uint64(4)
+    words |= np.array(keys or [0] * size, np.uint64)
+    codes = Codes(4, Affine(0), Affine(0))
+    return Pairs(words, {"x": np.array(values, np.float64)}, codes, order=ORDER, max_keys=16)
+
+
+def made(kind: type[Statistic], **options: Any) -> Any:
+    """The statistic; where its bounds are too far from zero for its step, as a sum of coarser steps."""
+    wide, far = options["high"] - options["low"], max(abs(options["low"]), abs(options["high"]))
+    if kind is Sum and far / (options["step"] or wide / STEPS) > FARTHEST - 1:
+        return Sum("x", **{**options, "step": wide}) if far / wide < FARTHEST - 1 else None
+    return kind("x", **options)  # type: ignore[call-arg]
+
+
+@settings(max_examples=100)
+@given(columns, bounds(), st.sampled_from([Sum, Mean, Variance]), st.integers(1, 5))
+def test_what_one_pair_adds_to_each_sum_lies_within_its_most(
+    values: list[float], given: dict[str, Any], kind: type[Statistic], most: int
+) -> None:
+    statistic = made(kind, **given, **({} if kind is Sum else {"values": most}))
+    if statistic is None:
+        return
+    exact = statistic.parts(pairs_of(values), np.zeros(1, np.int64), 1)
+    for array, bound in zip(exact.arrays, statistic.most.values(), strict=True):
+        assert array.dtype == np.int64
+        assert abs(int(array[0])) <= bound
+
+
+@settings(max_examples=60)
+@given(columns, bounds(), st.integers(1, 5))
+def test_a_pair_adds_at_most_so_many_values_to_a_histogram(
+    values: list[float], given: dict[str, Any], most: int
+) -> None:
+    exact = Quantile("x", **given, values=most).parts(pairs_of(values), np.zeros(1, np.int64), 1)
+    assert exact.counts.sum() == min(most, sum(not math.isnan(value) for value in values))
+    assert not len(exact.codes) or 0 <= exact.codes[0] <= exact.codes[-1] < POINTS
+
+
+@given(st.integers(1, 40), st.integers(1, 50))
+def test_people_and_rows_are_capped(rows: int, cap: int) -> None:
+    pairs, place = pairs_of([0.0] * rows), np.zeros(1, np.int64)
+    assert Units().parts(pairs, place, 1).arrays[0].tolist() == [1]
+    assert Count(cap).parts(pairs, place, 1).arrays[0].tolist() == [min(rows, cap)]
+    assert (Units().most, Count(cap).most) == ({"people": 1}, {"rows": cap})
+
+
+@given(st.fractions(Fraction(1, 1000), 1250, max_denominator=10**6), st.integers(1, 2**20), st.integers(1, 2**20))
+def test_noise_is_exactly_as_large_as_the_share_asks(rho: Fraction, max_keys: int, most: int) -> None:
+    for sums in (1, 2, 3):
+        law = Share(rho, max_keys).noise(most, sums)
+        assert type(law.sigma_squared) is Fraction
+        assert law.sigma_squared == sums * max_keys * Fraction(most) ** 2 / (2 * rho)
+
+
+def test_every_sum_gets_the_noise_of_its_own_sensitivity() -> None:
+    share = Share(Fraction(1, 2), 3)
+    for statistic in (Units(), Count(7), Sum("x", -5, 3), Mean("x", 0, 1, values=2), Variance("x", 0, 9, values=3)):
+        assert isinstance(statistic, Summed)
+        laws = statistic._laws(share)
+        assert {name: law.sigma_squared for name, law in laws.items()} == {
+            name: len(laws) * 3 * Fraction(most) ** 2 for name, most in statistic.most.items()
+        }
+
+
+def test_quantiles_spend_their_share_and_no_more() -> None:
+    share = Share(Fraction(1, 3), 5)
+    tree = Quantile("x", 0, 1, values=4, quantiles=[0.1, 0.9])._tree(share)
+    assert tree == QuantileTree(rho=Fraction(1, 3), max_keys=5, max_values=4)
+    assert tree.noise.sigma_squared == 4 * 5 * 4**2 / (2 * Fraction(1, 3))
+    choice = Quantile("x", 0, 1, values=4)._choice(share)
+    assert share.rho - Fraction(1, 2**50) < choice.rho <= share.rho
+    assert (choice.max_keys, choice.max_values) == (5, 4)
+
+
+@pytest.mark.parametrize("value", [INF, *(pytest.param(x, marks=pytest.mark.slow) for x in (1e300, 1e5, -1e300))])
+def test_one_whale_with_a_million_rows_moves_no_sum_beyond_its_bound(value: float) -> None:
+    """A row counts for at most 2^36 steps, so that a million of them cannot come round to the other side."""
+    pairs, place = pairs_of([value] * 10**6), np.zeros(1, np.int64)
+    total = Sum("x", -10, 10, step=Fraction(1, 2**20))
+    assert total.parts(pairs, place, 1).arrays[0].tolist() == [math.copysign(10 * 2**20, value)]
+    assert Count(50).parts(pairs, place, 1).arrays[0].tolist() == [50]
+    people, distances = (array[0] for array in Mean("x", -10, 10, values=3).parts(pairs, place, 1).arrays)
+    assert (people, abs(distances)) == (3, 3 * 2**19)
+
+
+def estimated(statistic: Any, values: Sequence[float], keys: Sequence[int] | None = None) -> dict[str, Any]:
+    """Its columns without noise, every row being a person of its own."""
+    pairs = pairs_of(values, keys, list(range(len(values))))
+    exact = statistic.parts(pairs, pairs.keys, max(keys or [0]) + 1)
+    return statistic.estimated(exact.arrays, [0.0] * len(exact.arrays))
+
+
+@given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
+def test_without_noise_a_sum_a_mean_and_a_variance_are_those_of_clamped_values(values: list[float]) -> None:
+    inside = [min(max(value, -20), 30) for value in values]
+    assert estimated(Sum("x", -20, 30), values)["x_sum"][0] == pytest.approx(sum(inside), abs=1e-3)
+    assert estimated(Mean("x", -20, 30), values)["x_mean"][0] == pytest.approx(plain.fmean(inside), abs=1e-4)
+    found = estimated(Variance("x", -20, 30), values)["x_variance"][0]
+    assert found == pytest.approx(plain.pvariance(inside), abs=5e-3)
+
+
+@pytest.mark.parametrize("high", [1, 2, 3, 4, 5, 101])
+def test_whole_numbers_in_whole_steps_are_exact(high: int) -> None:
+    """Also where an odd number of steps has its middle between two of them: half a step up or down would be a guess."""
+    values = [float(value) for value in (0, 0, 0, 1, high, high)]
+    assert estimated(Mean("x", 0, high, step=1), values)["x_mean"][0] == pytest.approx(plain.fmean(values), abs=1e-12)
+    found = estimated(Variance("x", 0, high, step=1), values)["x_variance"][0]
+    assert found == pytest.approx(plain.pvariance(values), abs=1e-9)
+
+
+def test_nobody_at_all_gives_numbers_within_bounds() -> None:
+    nothing = [np.zeros(1, np.int64)] * 3
+    assert Mean("x", 2, 4).estimated(nothing[:2], [1.0, 1.0])["x_mean"].tolist() == [3.0]
+    minus = [np.array([-5]), np.array([10**7]), np.array([-(10**7)])]
+    found = Variance("x", 2, 4).estimated(minus, [1.0, 1e6, 1e6])
+    assert 0 <= found["x_variance_low"][0] <= found["x_variance"][0] <= found["x_variance_high"][0] <= 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_every_row_of_the_table_gets_every_column(size: int, rng: Rng) -> None:
+    share = Share(Fraction(1), 1)
+    for statistic in (
+        Units(),
+        Count(3),
+        Sum("x", 0, 1),
+        Mean("x", 0, 1),
+        Variance("x", 0, 1),
+        Quantile("x", 0, 1),
+        Quantile("x", 0, 1, quantiles=(0.1, 0.5)),
+    ):
+        found = statistic.released(statistic.nothing(size), size, share, rng)
+        parts = [name + ending for name in statistic.names for ending in ("", "_low", "_high", "_deviation")]
+        assert [*found] == parts
+        assert {len(column) for column in found.values()} == {size}
+
+
+def test_parts_of_disjoint_sets_of_people_add_up() -> None:
+    values, keys, people = [1.0, 2.0, NAN, 4.0, 5.0], [0, 1, 1, 2, 2], [0, 1, 2, 3, 4]
+    whole = pairs_of(values, keys, people)
+    halves = [pairs_of(values[part], keys[part], people[part]) for part in (slice(2), slice(2, 5))]
+    for statistic in (Units(), Sum("x", 0, 9), Variance("x", 0, 9), Quantile("x", 0, 9)):
+        together = statistic.parts(whole, whole.keys, 3)
+        first, second = (statistic.parts(half, half.keys, 3) for half in halves)
+        added = statistic.nothing(3) + first + second
+        for left, right in zip(_arrays(together), _arrays(added), strict=True):
+            assert left.tolist() == right.tolist()
+
+
+def _arrays(exact: Any) -> tuple[Any, ...]:
+    return exact.arrays if hasattr(exact, "arrays") else (exact.codes, exact.counts)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sum("x", 5, 5), "sum: the bounds of x are 5 to 5; the lower comes first"),
+        (lambda: Mean("x", 9, 1), "mean: the bounds of x are 9 to 1"),
+        (lambda: Sum("x", 0), "sum: x needs both bounds or neither"),
+        (lambda: Sum("", 0, 1), "sum: needs the name of a column"),
+        (lambda: Sum("x", 0, INF), "sum x, high: must be finite"),
+        (lambda: Sum("x", "0", 1), "sum x, low: must be a number"),
+        (lambda: Sum("x", 0, 1, step=0), "sum: the step of x"),
+        (lambda: Sum("x", 0, 1, step=-1), "sum: the step of x"),
+        (lambda: Sum("x", 0, 1, step=2), "sum: the step of x must be between"),
+        (lambda: Mean("x", 0, 1, step=Fraction(1, MAX_STEPS + 1)), "mean: the step of x must be between"),
+        (lambda: Mean("x", step=1), "mean: the step of x needs bounds"),
+        (lambda: Sum("x", 2**60, 2**60 + 1), "sum: the bounds of x are too far from 0"),
+        (lambda: Mean("x", 0, 2**110), "mean: the bounds of x are too large"),
+        (lambda: Mean("x", 0, 2.0**-110), "mean: the bounds of x are too large, or too small"),
+        (lambda: Count(0), "count: must be at least 1"),
+        (lambda: Count(2.5), "count: must be a whole number"),
+        (lambda: Mean("x", 0, 1, values=0), "values: must be at least 1"),
+        (lambda: Mean("x", 0, 1, values=1001), "values: must be at most 1000"),
+        (lambda: Quantile("x", 0, 1, quantiles=0), "quantile: must lie strictly between 0 and 1"),
+        (lambda: Quantile("x", 0, 1, quantiles=[0.5, 1.5]), "quantile: must lie strictly between 0 and 1"),
+        (lambda: Quantile("x", 0, 1, quantiles=[]), "quantile: x needs 1 to 20 quantiles"),
+        (lambda: Quantile("x", 0, 1, quantiles=[i / 30 for i in range(1, 30)]), "quantile: x needs 1 to 20"),
+        (lambda: Quantile("x", 0, 1, quantiles=INF), "quantile: must be finite"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(make: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{message}"):
+        make()
+
+
+def test_names_and_words() -> None:
+    assert Quantile("x", 0, 1, quantiles=(0.999, 0.5)).names == ("x_q50", "x_q99_9")
+    assert Quantile("x", 0, 1, quantiles=0.9).quantiles == (Fraction(9, 10),)
+    assert not Numeric.bounded.fget(Sum("x"))  # type: ignore[attr-defined]
+    with pytest.raises(InvalidArgument, match="needs bounds, such as x:0:100"):
+        Sum("x").scale  # noqa: B018
+    for statistic in (Count(3), Sum("x", 0, 1), Quantile("x", 0, 1, values=2), Variance("x", 0, 1)):
+        assert "a person" in statistic.describes
+
+
+def test_noise_that_cannot_be_drawn_is_blamed_on_the_statistic() -> None:
+    with pytest.raises(InvalidArgument, match="x_sum: asks for noise that cannot be drawn"):
+        Sum("x", 0, 2**29, step=1).laws(Share(Fraction(1, 10**12), 2**20))
+    assert "discrete Gaussian" in Sum("x", 0, 1).laws(Share(Fraction(1), 1))["total"]
+    assert DiscreteGaussian(Fraction(1)).deviation == 1

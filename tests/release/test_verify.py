@@ -1,0 +1,221 @@
+"""Verification: a table as it was released has no differences, and every way to tamper with one is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+from test_table import EMPTY, FULL, counted, table
+
+from sfumato.errors import InvalidArgument
+from sfumato.release.outputs import target
+from sfumato.release.table import Released
+from sfumato.release.verify import differences
+
+PLACES = ("counts.parquet", "counts.csv", "counts.duckdb#counts")
+SMALL = counted(("a", 90), ("b", 80), ("c", 70))
+HASH = "the table is not the one that was released: its SHA-256 differs from the stated one"
+RHO = "the steps' rho do not sum to the rho of the guarantee"
+DELTA = "the steps' delta do not sum to the delta of the guarantee"
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("released", [SMALL, FULL, EMPTY], ids=["small", "full", "empty"])
+def test_a_table_as_it_was_released_has_none(name: str, released: Released, tmp_path: Path) -> None:
+    released.write(tmp_path / name)
+    assert differences(target(str(tmp_path / name))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("released", [SMALL, FULL, EMPTY], ids=["small", "full", "empty"])
+def test_a_table_in_postgres_is_verified_too(released: Released, postgres_url: str) -> None:
+    place = target(f"{postgres_url}#counts")
+    released.write(f"{postgres_url}#counts")
+    assert differences(place) == []
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE counts SET units_deviation = 99")
+    assert differences(place) == ([HASH] if len(released) else [])
+
+
+def saved(folder: Path, released: Released = SMALL) -> Path:
+    out = folder / "counts.csv"
+    released.write(out)
+    return out
+
+
+def edited(out: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
+    """What is told after the statement was changed."""
+    file = out.with_name(f"{out.name}.statement.json")
+    said = json.loads(file.read_text())
+    change(said)
+    file.write_text(json.dumps(said))
+    return differences(target(str(out)))
+
+
+class TestTheTable:
+    """In a CSV file and in a database, as anybody can edit them."""
+
+    @pytest.mark.parametrize(
+        ("old", "new", "told"),
+        [
+            ("a,90", "a,91", [HASH]),
+            ("b,80,60,100,10.0\r\n", "", [HASH, "the table has 2 rows, and the statement another number"]),
+            ("article,units,", "units,article,", None),
+            ("units_low,units_high", "units_high,units_low", None),
+            ("b,80", "a,80", [HASH, "some keys are there more than once"]),
+            ("c,70,50", "c,70,71", [HASH, "'units' is below the low end of its interval in some rows"]),
+            ("c,70,50,90", "c,70,50,69", [HASH, "'units' is above the high end of its interval in some rows"]),
+            ("c,70,50", "c,9,5", [HASH, "'units' is below the threshold in some rows"]),
+            (
+                "90,10.0",
+                "90,11.0",
+                [HASH, "'units_deviation' is not the same in all rows, as the statement says it is"],
+            ),
+            ("90,10.0", "90,", [HASH, "'units_deviation' is not the same in all rows, as the statement says it is"]),
+            ("10.0", "-1.0", [HASH, "'units_deviation' is not above 0, or has no end, in some rows"]),
+            ("10.0", "inf", None),
+            ("c,70", "c,", None),
+            ("c,70", "c,seventy", None),
+        ],
+    )
+    def test_an_edit_is_told(self, old: str, new: str, told: list[str] | None, tmp_path: Path) -> None:
+        out = saved(tmp_path)
+        text = out.read_bytes().decode()
+        assert old in text
+        out.write_bytes(text.replace(old, new).encode())
+        found = differences(target(str(out)))
+        assert found[0] == HASH
+        assert found == told if told else len(found) > 1
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            ("UPDATE counts SET units = 91 WHERE article = 'a'", [HASH]),
+            (
+                "DELETE FROM counts WHERE article = 'a'",
+                [HASH, "the table has 2 rows, and the statement another number"],
+            ),
+            ("ALTER TABLE counts RENAME units_low TO low", [HASH, "the columns, their order or their types are not"]),
+            ("ALTER TABLE counts ALTER units TYPE DOUBLE", [HASH, "the columns, their order or their types are not"]),
+            ("ALTER TABLE counts ALTER units TYPE HUGEINT", [HASH, "the table cannot be read: 'units' must be one of"]),
+            (
+                "UPDATE counts SET article = NULL",
+                [HASH, "the table cannot be read: the column 'article' holds what is not"],
+            ),
+            (
+                "UPDATE counts SET units = NULL",
+                [HASH, "the table cannot be read: the column 'units' holds what is not"],
+            ),
+            ("CREATE OR REPLACE TABLE counts AS FROM counts ORDER BY units", []),
+        ],
+    )
+    def test_an_edit_of_a_database_is_told_and_the_order_of_rows_is_free(
+        self, change: str, told: list[str], tmp_path: Path
+    ) -> None:
+        SMALL.write(tmp_path / "counts.duckdb#counts")
+        with duckdb.connect(tmp_path / "counts.duckdb") as connection:
+            connection.execute(change)
+        found = differences(target(str(tmp_path / "counts.duckdb#counts")))
+        assert len(found) == len(told)
+        assert all(said.startswith(start) for said, start in zip(found, told, strict=True))
+
+    @pytest.mark.parametrize("name", ["counts.parquet", "counts.csv"])
+    def test_a_truncated_file_is_told(self, name: str, tmp_path: Path) -> None:
+        out = tmp_path / name
+        SMALL.write(out)
+        out.write_bytes(out.read_bytes()[:-9])
+        first, second = differences(target(str(out)))
+        assert first == HASH
+        assert second.startswith("the table is not a ")
+
+    def test_numbers_as_keys_are_never_missing_and_a_total_is_one_row(self, tmp_path: Path) -> None:
+        released = table([(None, 90, 80, 100, 5.0)], {"size": "number"}, {"units": "integer"})
+        assert differences_of(released, tmp_path / "a.csv") == ["the key 'size' is NULL in some rows"]
+        totals = table([(90, 80, 100, 5.0)] * 2, {}, {"units": "integer"})
+        assert differences_of(totals, tmp_path / "b.csv") == [
+            "there are several rows, and no key that tells them apart"
+        ]
+        assert differences_of(table([(90, 80, 100, 5.0)], {}, {"units": "integer"}), tmp_path / "c.csv") == []
+
+    def test_what_is_not_there_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidArgument, match="there is no file"):
+            differences(target(str(tmp_path / "counts.csv")))
+
+
+def differences_of(released: Released, out: Path) -> list[str]:
+    released.write(out)
+    return differences(target(str(out)))
+
+
+class TestTheStatement:
+    @pytest.mark.parametrize("epsilon", [3.0, 9.5, 0])
+    def test_an_edited_epsilon_is_told(self, epsilon: float, tmp_path: Path) -> None:
+        [told] = edited(saved(tmp_path), lambda said: said["guarantee"].update(epsilon=epsilon))
+        assert told.startswith(f"the stated epsilon, {epsilon}, does not follow from the steps")
+
+    @pytest.mark.parametrize(
+        ("step", "told"),
+        [
+            *(({"rho": rho}, RHO) for rho in ("1/7", "-1/3", "1e999999999", 0.5, None)),
+            *(({"delta": delta}, DELTA) for delta in ("1/1000001", "1/0")),
+        ],
+    )
+    def test_an_edited_step_is_told(self, step: dict[str, Any], told: str, tmp_path: Path) -> None:
+        assert edited(saved(tmp_path), lambda said: said["steps"][1].update(step)) == [told]
+
+    def test_a_step_that_is_left_out_or_none_is_told(self, tmp_path: Path) -> None:
+        out = saved(tmp_path)
+        assert edited(out, lambda said: said["steps"].pop()) == [RHO]
+        assert edited(out, lambda said: said["steps"].append("x")) == [RHO, DELTA]
+
+    def test_sums_are_exact(self, tmp_path: Path) -> None:
+        tenths = [{"purpose": "p", "law": "l", "rho": "1/10", "delta": "1/5000000"}] * 5
+        out = saved(tmp_path)
+        assert edited(out, lambda said: said.update(steps=tenths)) == []
+        almost = "5000000000000000000000000000001/10000000000000000000000000000000"
+        assert RHO in edited(out, lambda said: said["guarantee"].update(rho=almost))
+
+    @pytest.mark.parametrize(
+        ("guarantee", "told"),
+        [
+            ({"epsilon_delta": "1/1000000"}, "the delta of the stated epsilon leaves nothing beyond that of the steps"),
+            ({"epsilon_delta": "1/2000000"}, "the delta of the stated epsilon leaves nothing beyond that of the steps"),
+            ({"epsilon_delta": "much"}, "the guarantee is not stated in exact numbers"),
+        ],
+    )
+    def test_an_edited_delta_is_told(self, guarantee: dict[str, str], told: str, tmp_path: Path) -> None:
+        assert edited(saved(tmp_path), lambda said: said["guarantee"].update(guarantee)) == [told]
+
+    def test_the_statement_of_another_table_is_told(self, tmp_path: Path) -> None:
+        out, other = saved(tmp_path), tmp_path / "other.csv"
+        counted(("a", 90), ("b", 80), ("c", 71)).write(other)
+        Path(f"{other}.statement.json").replace(f"{out}.statement.json")
+        assert differences(target(str(out))) == [HASH]
+        counted(("a", 90)).write(tmp_path / "other.parquet")
+        (tmp_path / "other.parquet.statement.json").replace(f"{out}.statement.json")
+        assert differences(target(str(out))) == [
+            "the statement is about a table in another format than csv",
+            "the table has 3 rows, and the statement another number",
+        ]
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            ({"rows": 4}, "the table has 3 rows, and the statement another number"),
+            ({"table": None}, "the statement does not say which table it is about"),
+            ({"parameters": {"threshold": "ten"}}, "the stated threshold is not a number"),
+            ({"parameters": {"threshold": 71}}, "'units' is below the threshold in some rows"),
+            ({"parameters": {"threshold": "141/2"}}, "'units' is below the threshold in some rows"),
+        ],
+    )
+    def test_other_edits_are_told(self, change: dict[str, Any], told: str, tmp_path: Path) -> None:
+        assert edited(saved(tmp_path), lambda said: said.update(change)) == [told]
+
+    def test_swapped_columns_are_told(self, tmp_path: Path) -> None:
+        [told] = edited(saved(tmp_path), lambda said: said["columns"].reverse())
+        assert told == "the columns, their order or their types are not the stated ones"
