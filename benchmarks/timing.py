@@ -39,7 +39,7 @@ def mean_times(contestants: dict[str, Callable[[], Any]], *, repeats: int) -> di
 
 
 def milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"
+    return f"{1000 * seconds:,.0f} ms" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -52,17 +52,17 @@ class Bounded:
         start = [np.zeros(BINS, np.int64) for _ in finders]
 
         def binned(pairs: Pairs, places: Integers) -> list[Any]:
-            return [_binned(*statistic.raw(pairs), places) for statistic in finders]
-
-        def _binned(which: Integers, values: Floats, places: Integers) -> Integers:
-            # What is lost may not be looked at either: nobody has more than `max_keys` of `codes`, but of others too.
-            return np.bincount(bins(values[places[which] < len(self.codes)]), minlength=BINS)
+            return [np.bincount(bins(self._kept(*each.raw(pairs), places)), minlength=BINS) for each in finders]
 
         found: dict[Statistic, Statistic] = {}
         for (statistic, finder), counts in zip(finders.items(), self._fold(start, binned), strict=True):
             ends = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
             found[statistic] = replace(statistic, low=ends.low, high=ends.high)
         return found
+
+    def _kept(self, which: Integers, values: Floats, places: Integers) -> Floats:
+        """Without what is lost: of `codes` nobody has more than `max_keys`, but of all keys she may."""
+        return values[places[which] < len(self.codes)]
 
     def _fold(self, start: list[Any], work: Callable[[Pairs, Integers], list[Any]]) -> list[Any]:
         """What all sets of people add, to `start`."""

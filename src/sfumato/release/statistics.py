@@ -570,11 +570,16 @@ class Quantile(Valued):
             arrays = zip(
                 self.names, *(self.scale.at(ends) for ends in (found.values, found.low, found.high)), strict=True
             )
-            tables = [_columns(name, at, low, high, _half(low, high)) for name, at, low, high in arrays]
+            tables = [_columns(name, at, low, high, self._deviation(low, high)) for name, at, low, high in arrays]
             return {name: column for table in tables for name, column in table.items()}
         places = self._choice(share).release(size, exact.codes, exact.counts, rng)
         unknown: list[None] = [None] * size
         return _columns(self.names[0], self.scale.at(places + 0.5), unknown, unknown, unknown)
+
+    def _deviation(self, low: Floats, high: Floats) -> Floats:
+        """From the width of an interval, and no less than the grid allows."""
+        finest = float(self.scale.high - self.scale.low) / POINTS / math.sqrt(12)
+        return np.maximum((high - low) / (2 * NORMAL95), finest)
 
     def laws(self, share: Share) -> Mapping[str, str]:
         with blamed_on(self.names[0]):
@@ -592,10 +597,6 @@ class Quantile(Valued):
         return QuantileChoice.of_rho(
             share.rho, quantile=quantile, max_keys=share.max_keys, max_values=self.values, points=POINTS
         )
-
-
-def _half(low: Floats, high: Floats) -> Floats:
-    return (high - low) / (2 * NORMAL95)
 
 
 def _percent(part: Fraction) -> str:

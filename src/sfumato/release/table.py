@@ -122,7 +122,7 @@ class Released:
             keys=tuple(zip(*keys, strict=True)) if keys else ((),) * len(chosen),
             measure=measure,
             counts=tuple(_listed(self.data[measure][chosen])),
-            thinned=self.statement["parameters"].get("threshold") is not None,
+            thinned=self.statement["parameters"].get("selection") != "public keys",
             intervals=tuple(zip(self._end(measure, "low", chosen), self._end(measure, "high", chosen), strict=True)),
             total=len(self),
         )
