@@ -587,6 +587,7 @@ class TestTheProcess:
         assert (ended.returncode, ended.stderr) == (0, "")
         assert "\\xc5sa: enforce" in ended.stdout
 
+    @pytest.mark.slow
     def test_exit_codes_reach_the_shell(self, shop: Path) -> None:
         assert _run("ask", "--analyst", "anna", TOTAL).returncode == 0
         assert _run("ask", "--analyst", "nobody", TOTAL).returncode == 3

@@ -108,6 +108,7 @@ class TestAskedAtOnce:
         assert "sizes (its type cannot be asked about)" in result.stdout
 
 
+@pytest.mark.slow
 class TestHostileNames:
     @pytest.mark.parametrize("name", HOSTILE)
     def test_a_column_of_any_name_is_asked_about(self, name: str) -> None:

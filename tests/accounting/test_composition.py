@@ -64,6 +64,7 @@ def test_if_every_unit_were_gaussian(delta, expected):
     assert exact <= zcdp_epsilon(RHO, delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "expected"), [(1e-9, 32.434), (4e-9, 31.487)])
 def test_the_non_adaptive_optimum_of_bounded_range(delta, expected):
     """3000 equal steps whose loss is t or t - epsilon_per, at the worst t (Dong, Durfee, Rogers 2020)."""

@@ -279,6 +279,7 @@ def shown(seen: Transcript, rule: Passes) -> Hashable:
     return tuple(step for step in seen if step[1] is not None), len({i for i, _ in seen}), rule.spent(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("h", [(3, 2, 1, 1), (1, 1, 1, 0), (9, 4, 4, 2), ()])
 @pytest.mark.parametrize(("rho", "first"), [(Fraction(11, 32), 0.5), (Fraction(3), 2.0)])
 def test_frequencies(h: Histogram, rho: Fraction, first: float) -> None:

@@ -137,7 +137,9 @@ def mangled(sql: str, coin: random.Random) -> str:
     return "'".join(parts) + coin.choice(["", ";", " -- please", " /* thank you */"])
 
 
-@pytest.mark.parametrize("number", range(len(ALL)))
+@pytest.mark.parametrize(
+    "number", [*range(4), *(pytest.param(number, marks=pytest.mark.slow) for number in range(4, len(ALL)))]
+)
 def test_two_hundred_spellings_have_one_digest(number, policy, prices):
     coin = random.Random(number)
     question, counts = ALL[number]

@@ -127,18 +127,21 @@ def test_integers_of_any_size(rows: list[Row], max_keys: int) -> None:
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
 
 
+@pytest.mark.slow
 @examples
 @given(st.lists(st.tuples(words | st.none(), words | st.none()), max_size=40), few)
 def test_text(rows: list[Row], max_keys: int) -> None:
     assert bounded(rows, ("VARCHAR", "VARCHAR"), max_keys) == counted(reference(rows, max_keys))
 
 
+@pytest.mark.slow
 @examples
 @given(st.lists(st.tuples(people, st.dates(date(1, 1, 1)) | st.none()), max_size=30), few)
 def test_dates(rows: list[Row], max_keys: int) -> None:
     assert bounded(rows, ("TINYINT", "DATE"), max_keys) == counted(reference(rows, max_keys))
 
 
+@pytest.mark.slow
 @examples
 @given(st.lists(st.tuples(people, words | st.none(), st.integers(0, 2) | st.none()), max_size=40), few)
 def test_keys_of_several_columns(rows: list[tuple[Any, ...]], max_keys: int) -> None:
@@ -218,7 +221,7 @@ def test_order_duplicates_sets_and_threads_are_not_seen(
 
 
 @pytest.mark.parametrize("kind", ["INTEGER", pytest.param("VARCHAR", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("keys", [0, 1, 4, 40])
+@pytest.mark.parametrize("keys", [4, *(pytest.param(keys, marks=pytest.mark.slow) for keys in (0, 1, 40))])
 @examples
 @given(rows=integer_rows, data=st.data())
 def test_one_more_person_moves_at_most_max_keys_counts_up_by_one(

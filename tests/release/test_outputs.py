@@ -391,6 +391,7 @@ def killed(out: str, point: int, *, before: bool, commit: bool = False) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 class TestKills:
     """Points: the statement and the table on disk, the statement in its place, the table in its place, the folder."""
 

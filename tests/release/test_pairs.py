@@ -143,6 +143,7 @@ def crowd(seed: int, rows: int = 400) -> list[Row]:
     return [(rng.randrange(8), rng.randrange(10), rng.choice(values)) for _ in range(rows)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("max_keys", "most"), [(1, 1), (3, 2), (9, 4), (9, 30)])
 def test_everybody_has_more_than_is_kept(max_keys: int, most: int) -> None:
     for seed in range(3):
@@ -181,6 +182,7 @@ KINDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15, deadline=None)
 @given(rows=triples, max_keys=few, most=few)
@@ -192,6 +194,7 @@ def test_other_types_of_people_and_keys(kind: str, rows: list[Row], max_keys: in
     assert folded(rows, (kind, kind, "DOUBLE"), max_keys, most) == reference(rows, max_keys, most)
 
 
+@pytest.mark.slow
 @examples
 @given(triples, few, few)
 def test_keys_of_several_columns(rows: list[Row], max_keys: int, most: int) -> None:
@@ -217,7 +220,7 @@ def test_order_sets_and_threads_are_not_seen(
 
 
 @pytest.mark.parametrize("kind", ["INTEGER", pytest.param("VARCHAR", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("keys", [0, 1, 4, 40])
+@pytest.mark.parametrize("keys", [4, *(pytest.param(keys, marks=pytest.mark.slow) for keys in (0, 1, 40))])
 @examples
 @given(rows=triples, data=st.data())
 def test_one_more_person_adds_their_own_and_changes_nothing_else(
@@ -290,6 +293,7 @@ def test_a_secret_never_shows_and_the_order_of_keys_is_frozen() -> None:
     assert repr(SELECT) == "KeyOrder(...)"
 
 
+@pytest.mark.slow
 def test_somebody_with_a_million_rows_has_no_more_keys_or_values_than_others() -> None:
     rows = (
         "SELECT (i % 1000 = 0)::INT * (i // 1000) AS c0, i % 5000 AS c1, (i % 7)::DOUBLE AS c2 FROM range(1000000) t(i)"
