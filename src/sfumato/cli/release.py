@@ -388,8 +388,13 @@ def _stages() -> Iterator[Callable[[str, float], None]]:
 
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("reading", total=1.0)
-        yield lambda stage, share: bars.update(task, description=stage, completed=share)
+        task = bars.add_task("reading", total=None)
+
+        def told(stage: str, share: float) -> None:
+            """Until something of a stage is done, the bar only shows that it goes on."""
+            bars.update(task, description=stage, completed=share, total=1.0 if share else None)
+
+        yield told
 
 
 def _asked(options: dict[str, Any]) -> list[Statistic]:

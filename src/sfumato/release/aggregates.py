@@ -13,7 +13,7 @@ same table, later); `fast` leaves step 3 out, and people waste places on keys th
 
 Where the statistic is distinct people, the noisy counts of step 2 are the answer: one release has the whole budget.
 Counting again, on S, costs half of the budget, and pays where bounding takes more than that: below L = `REBOUND_BELOW`
-(benchmarks/RESULTS.md, "Retained keys": from there on one release has more keys within 10 %); or where L_M is not L_S,
+(benchmarks/RESULTS.md, "Keys retained": from there on one release has more keys within 10 %); or where L_M is not L_S,
 or when asked to.
 """
 
