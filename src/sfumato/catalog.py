@@ -81,23 +81,23 @@ class Catalog:
 def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
     """The engine with the tables that live there, and the public tables that list their domains."""
     tables = {table.name: table for table in config.tables.values() if table.engine == name}
-    sources = {table: _source(settings.source, config.folder) for table, settings in tables.items()}
+    sources = {table: located(settings.source, config.folder) for table, settings in tables.items()}
     for table in tables.values():
         for column in table.columns.values():
             if isinstance(column.domain, Reference):
-                sources.setdefault(column.domain.table, _source(column.domain.table, config.folder))
+                sources.setdefault(column.domain.table, located(column.domain.table, config.folder))
     limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
-    types = {name: _written(table) for name, table in tables.items()}
+    types = {name: written_types(table) for name, table in tables.items()}
     return DuckDBEngine(sources, database=settings.database, types=types, **limits)
 
 
-def _written(table: TableSettings) -> dict[str, str]:
+def written_types(table: TableSettings) -> dict[str, str]:
     """The types that the owner wrote; sums are of whole numbers."""
     sums = {measure.column: "integer" for measure in table.measures.values() if measure.column}
     return sums | {name: column.type for name, column in table.columns.items() if column.type}
 
 
-def _source(source: str, folder: Path) -> str:
+def located(source: str, folder: Path) -> str:
     """Files are found from the configuration's folder, which is no pattern; names of tables are names."""
     if not source.lower().endswith(EXTENSIONS):
         return source

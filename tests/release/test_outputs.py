@@ -198,7 +198,10 @@ class TestFingerprints:
 
 class TestFiles:
     def test_what_a_killed_run_left_is_taken_away_and_what_a_live_one_holds_is_not(self, tmp_path: Path) -> None:
-        left, held, other = (tmp_path / name for name in (".counts.csv.00.tmp", ".counts.csv.01.tmp", ".x.csv.00.tmp"))
+        left, held, other = (
+            tmp_path / name
+            for name in (f".counts.csv.{0:016x}.tmp", f".counts.csv.{1:016x}.tmp", f".x.csv.{0:016x}.tmp")
+        )
         for path in (left, held, other):
             path.write_text("a draw")
         with held.open("rb") as file:

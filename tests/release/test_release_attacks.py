@@ -157,3 +157,84 @@ def test_public_keys_of_text_are_taken_as_they_are(tmp_path: Path) -> None:
     keys.write_text('k\n" a "\na\n')
     released = aggregates_job(source, unit="u", key="k", keys=keys, max_keys=3, rho=100).run()
     assert [(row["k"], row["units"] > 1000) for row in released.rows] == [(" a ", True), ("a", False)]
+
+
+@pytest.mark.parametrize("name", ["sales.parquet", "./sales.parquet", "sales*.parquet"])
+def test_a_table_does_not_replace_its_rows(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.folder)
+    before = world.sales.read_bytes()
+    for source in (name, "sales"):
+        with pytest.raises(InvalidArgument, match="out: is where the rows are"):
+            world.counts(source=source, out=str(world.sales), overwrite=True).run()
+    assert world.sales.read_bytes() == before
+    assert world.spent() == (NOTHING, NOTHING)
+
+
+def test_a_table_of_a_database_does_not_replace_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE sales AS SELECT i AS u, i % 3 AS k FROM range(500) AS rows (i)")
+    with pytest.raises(InvalidArgument, match="out: is where the rows are"):
+        counts_job("sales", database=path, unit="u", key="k", **BIG, out=f"{path}#SALES", overwrite=True).run()
+
+
+def csv_of(path: Path, notes: dict[int, str], rows: int = 400) -> Path:
+    lines = [f'{person},{person % 2},"{notes.get(person, "-")}"' for person in range(rows)]
+    path.write_text("\n".join(["u,k,note", *lines, ""]))
+    return path
+
+
+def test_a_long_note_of_one_person_fails_nobody(tmp_path: Path) -> None:
+    source = csv_of(tmp_path / "rows.csv", {7: "x" * 3_000_000})
+    assert len(counts_job(source, unit="u", key="k", **BIG).run()) == 2
+
+
+@pytest.mark.slow
+def test_a_note_of_many_lines_fails_nobody_wherever_it_lies(tmp_path: Path) -> None:
+    """DuckDB reads large files in pieces of 8 MB, and used to fail where such a note lay across two of them."""
+    source = csv_of(tmp_path / "rows.csv", {100: "x" * 6_000_000, 200: "\n".join(["7000000,0,fake"] * 400_000)})
+    assert source.stat().st_size > 11_000_000
+    assert len(counts_job(source, unit="u", key="k", **BIG).run()) == 2
+
+
+def test_a_cell_that_does_not_fit_a_table_of_the_configuration(world: World) -> None:
+    rows = [f"{person},item {person % 2},{person % 5}" for person in range(400)]
+    (world.folder / "sales.csv").write_text("\n".join(["user_id,item,n", *rows, "900,item 1,many", ""]))
+    text = (
+        world.config.read_text()
+        .replace("sales.parquet", "sales.csv")
+        .replace("item = {}", 'item = {}\nn = {type = "integer"}')
+    )
+    world.config.write_text(text)
+    released = world.aggregates(source="sales", aggregates=[Sum("n", 0, 5)], rho=10).run()
+    assert len(released) == 2
+
+
+def test_two_columns_of_one_name_are_refused_before_they_are_paid_for(world: World) -> None:
+    source = world.folder / "odd.csv"
+    source.write_text("user_id,item,x,X\n1,a,2,3\n")
+    with pytest.raises(InvalidArgument, match="source: its header row"):
+        world.counts(source=source).run()
+    assert world.spent() == (NOTHING, NOTHING)
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP_S", "TIMESTAMP_MS"])
+def test_a_time_beyond_the_range_is_no_reason_to_fail(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "rows.duckdb"
+    unit = "epoch_ms(i * 1000)::" + kind
+    with duckdb.connect(path) as connection:
+        connection.execute(f"CREATE TABLE rows AS SELECT {unit} AS u, ({unit})::DATE AS k FROM range(500) AS rows (i)")
+    assert len(counts_job("rows", database=path, unit="u", key="k", **BIG).run()) == 1
+    keys = tmp_path / "keys.csv"
+    keys.write_text("u\n1970-01-01 00:00:01\n")
+    released = aggregates_job("rows", database=path, unit="k", key="u", keys=keys, max_keys=1, rho=10).run()
+    assert len(released) == 1
+
+
+def test_files_that_only_look_like_ours_are_left_alone(tmp_path: Path) -> None:
+    notes = tmp_path / ".t.parquet.my-notes.tmp"
+    notes.write_text("mine")
+    counts_job(
+        table(tmp_path / "r.parquet", "i AS u, 1 AS k"), unit="u", key="k", **BIG, out=str(tmp_path / "t.parquet")
+    ).run()
+    assert notes.exists()

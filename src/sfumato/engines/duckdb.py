@@ -373,6 +373,8 @@ def _files(name: str, source: str, reader: Reader) -> _Source:
     return _Source(lambda columns: reader(patterns, columns), tuple(dict.fromkeys(paths + patterns)), header)
 
 
+MAX_LINE = 2**23  # DuckDB takes sixteen times as much memory for a compressed file
+
 _CSV = {
     "quote": '"',
     "escape": '"',
@@ -395,6 +397,8 @@ def _header(paths: Sequence[str]) -> bytes:
 def _names(header: bytes, source: str) -> tuple[str, ...]:
     delimiter = "\t" if source.lower().endswith(".tsv") else ","
     [names] = csv.reader([header.decode("utf-8-sig")], delimiter=delimiter)
+    if len({name.casefold() for name in names}) < len(names):
+        raise ValueError("two columns of one name")
     return tuple(names)
 
 
@@ -409,6 +413,8 @@ def _separated_by(delimiter: str) -> Reader:
         options |= {option: exp.Literal.string(text) for option, text in ({"delim": delimiter} | _CSV).items()}
         if columns:
             options |= {"auto_detect": exp.false(), "strict_mode": exp.true()}
+            # In pieces, DuckDB fails where a quoted line break lies across their border; and where a line is long.
+            options |= {"parallel": exp.false(), "max_line_size": exp.Literal.number(MAX_LINE)}
             options["columns"] = exp.Struct(
                 expressions=[
                     exp.PropertyEQ(this=exp.Literal.string(name), expression=exp.Literal.string(kind))
@@ -462,6 +468,8 @@ def _plain(name: str, kind: str) -> exp.Expr:
         column = exp.cast(column, exp.DataType.Type.VARCHAR)  # or it sorts by the order of its declaration
     elif kind == "TIMESTAMP WITH TIME ZONE":
         column = exp.cast(column, exp.DataType.Type.TIMESTAMP)  # in UTC, the engine's time zone
+    elif kind in ("TIMESTAMP_S", "TIMESTAMP_MS"):
+        column = exp.TryCast(this=column, to=exp.DataType.build("TIMESTAMP"))  # NULL beyond the range of microseconds
     return exp.alias_(column, name, quoted=True)
 
 

@@ -40,6 +40,9 @@ BLOCK_KEYS = 1024
 SAME_SHARE = 1e-9
 NORMAL_95 = 1.959963984540054
 # The mean of max(Z, 0) for a standard normal Z: what an empty node seems to hold once negative counts are zero.
+STANDS_OUT = 1.5
+"""So many deviations make a node count for the value of a quantile."""
+
 EMPTY_SEEMS = 1 / math.sqrt(2 * math.pi)
 
 
@@ -137,7 +140,7 @@ class QuantileTree:
         wanted = np.array([float(_quantile(quantile)) for quantile in quantiles])
         of_key = np.tile(np.arange(keys), len(wanted))
         shares = np.repeat(wanted, keys)
-        walk = tree.walk(of_key, shares)
+        walk = tree.walk(of_key, shares, sure=True)
         totals = tree.totals(of_key)
         low = self._end(tree, of_key, shares - walk.over / totals)
         high = self._end(tree, of_key, shares + walk.under / totals)
@@ -203,14 +206,18 @@ class _Nodes:
         totals: Floats = np.maximum(root, 1).astype(np.float64)
         return totals
 
-    def walk(self, of_key: Integers, shares: Floats) -> _Walk:
-        """From each key's root down to the leaf in which its count passes `share` of the whole."""
+    def walk(self, of_key: Integers, shares: Floats, *, sure: bool = False) -> _Walk:
+        """From each key's root down to the leaf in which its count passes `share` of the whole.
+
+        A `sure` walk counts only children that stand out of the noise, where one does: the noise of many empty ones,
+        cut off at zero, would weigh more than a few values, and draw every quantile towards the middle of the grid.
+        """
         places, left = of_key.copy(), shares.copy()
         positions, going = np.zeros(len(places)), np.arange(len(places))
         variance, over, under = np.zeros((3, len(places)))
         for level in range(self.tree.height):
             width = self.tree.branching ** (self.tree.height - level)
-            step = self._step(level, places, left)
+            step = self._step(level, places, left, sure=sure)
             variance[going] += step.variance
             over[going] += left * step.seeming
             under[going] += (1 - left) * step.seeming
@@ -223,10 +230,13 @@ class _Nodes:
         random, deviation = NORMAL_95 * np.sqrt(variance), self.tree.noise.deviation
         return _Walk(positions, deviation * np.hypot(random, over), deviation * np.hypot(random, under))
 
-    def _step(self, level: int, places: Integers, shares: Floats) -> _Step:
+    def _step(self, level: int, places: Integers, shares: Floats, *, sure: bool) -> _Step:
         """One level down from the nodes `places`, of which `shares` lie to the left of what is looked for."""
         noisy = self._children(level, places)
         held = np.maximum(noisy, 0)
+        if sure:
+            certain = np.where(noisy < STANDS_OUT * self.tree.noise.deviation, 0, held)
+            held = np.where(certain.any(axis=1, keepdims=True), certain, held)
         ends = np.cumsum(held, axis=1)
         whole_node = ends[:, -1]
         target = shares * whole_node

@@ -32,10 +32,9 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.intervals import selected_interval
 from sfumato.mechanisms.keys import GaussianRule, GeometricRule, KeyRule, KeySelection, LaplaceRule, ThresholdRule
-from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.quantiles import QuantileChoice
+from sfumato.mechanisms.noise import DiscreteGaussian, Integers
 from sfumato.release.guarantee import Spending, root
-from sfumato.release.measuring import Bounded, tabled
+from sfumato.release.measuring import Bounded, bounds_told, found_of, tabled
 from sfumato.release.request import Progress, Request, Rows, described, unbounded
 from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units
 from sfumato.release.table import Released
@@ -53,7 +52,12 @@ CHOOSING = Fraction(1, 20)
 KEPT_WHOLE = Fraction(19, 20)
 """With `max_keys="auto"`, about so many people keep all of their keys."""
 
-MOST_CHOSEN = 2**12
+BOUNDS = tuple(dict.fromkeys(math.ceil(2 ** (half / 2)) for half in range(25)))
+"""The bounds that can be chosen: 1, 2, 3, 4, 6, 8, 12, ..., 4096."""
+
+STANDS_OUT = 2
+"""So many deviations make a number of people count for that choice: the noise of many empty bins is not people."""
+
 EXAMPLE = 16
 FINDING = Fraction(1, 10)
 """What bounds that nobody gave take of the budget, all together."""
@@ -103,11 +107,14 @@ class Aggregates(Request):
 
     @property
     def assumptions(self) -> list[str]:
-        return [] if self.max_keys else [f"Noise and thresholds are told as if {EXAMPLE} keys a person were chosen."]
+        if self.max_keys:
+            return []
+        told = f"Noise and thresholds are told as if {EXAMPLE} keys a person were chosen."
+        return [f"{told} The choice needs some {math.ceil(5000 / self.guarantee.epsilon):,} people to be a good one."]
 
     def check_affordable(self) -> None:
         """Refuse a budget that cannot buy anything, whatever bound will be chosen and whatever bounds will be found."""
-        for max_keys in (self.max_keys,) if self.max_keys else (1, MOST_CHOSEN):
+        for max_keys in (self.max_keys,) if self.max_keys else (BOUNDS[0], BOUNDS[-1]):
             self.plan(max_keys).check()
 
     @property
@@ -118,14 +125,13 @@ class Aggregates(Request):
     def _choosing(self) -> list[Spending]:
         if self.max_keys:
             return []
-        law = f"exponential mechanism, epsilon {float(self._choice.epsilon):.4g}"
+        law = f"people by number of keys: discrete Gaussian, deviation {self._census.deviation:,.4g}"
         return [Spending("bound on keys a person", law, self.choosing)]
 
     @property
-    def _choice(self) -> QuantileChoice:
-        return QuantileChoice.of_rho(
-            self.choosing, quantile=KEPT_WHOLE, max_keys=1, max_values=1, points=MOST_CHOSEN + 1
-        )
+    def _census(self) -> DiscreteGaussian:
+        """Of the number of people at each of BOUNDS: a person is at one of them."""
+        return DiscreteGaussian(1 / (2 * self.choosing))
 
     def table(self, rows: Rows, progress: Progress) -> Released:
         plan = self.plan(self.max_keys or self._chosen(rows))
@@ -133,19 +139,26 @@ class Aggregates(Request):
         plan = replace(plan, found=len(codes))
         bounded = self._bounded(plan, rows, codes)
         progress("aggregating", 0)
-        found = bounded.bounds(plan.finders(), rows.rng)
+        bounds = bounded.bounds(plan.finders(), rows.rng)
+        found = found_of(bounds)
         shares = {found.get(statistic, statistic): share for statistic, share in plan.shares().items()}
         columns |= bounded.columns(shares, rows.rng)
         statistics = [found.get(statistic, statistic) for statistic in self.statistics]
-        spent = [*self._choosing(), *plan.spendings()]
-        return tabled(self, rows, codes, statistics, columns, spent, plan.told(statistics))
+        spent = [*self._choosing(), *plan.spendings(found)]
+        told = {**plan.told(statistics), "bounds": bounds_told(bounds)}
+        return tabled(self, rows, codes, statistics, columns, spent, told)
 
     def _chosen(self, rows: Rows) -> int:
-        """The bound on keys: a private quantile of keys a person."""
-        people = rows.contributions.keys_per_person(MOST_CHOSEN)
-        places = np.flatnonzero(people)
-        [bound] = self._choice.release(1, places, people[places], rows.rng.child(purpose="max_keys"))
-        return max(int(bound), 1)
+        """The bound on keys: a private quantile of keys a person, from noisy numbers of people at each bound."""
+        people = rows.contributions.keys_per_person(BOUNDS[-1])
+        enough = np.searchsorted(BOUNDS, np.arange(1, len(people)))  # the first bound that keeps them all
+        exact = np.zeros(len(BOUNDS), np.int64)
+        np.add.at(exact, enough, people[1:])
+        law = self._census
+        noisy = exact + law.sample(rows.rng.stream(purpose="max_keys", variance=law.sigma_squared), len(BOUNDS))
+        sure = np.where(noisy < STANDS_OUT * law.deviation, 0, noisy)
+        ends = np.cumsum(sure if sure.any() else np.maximum(noisy, 0))
+        return BOUNDS[int(np.argmax(ends >= float(KEPT_WHOLE) * ends[-1]))]
 
     def _selected(self, plan: Plan, rows: Rows, progress: Progress) -> tuple[Integers, dict[str, Column]]:
         """The codes of S, and the noisy counts that selected them where these are the answer."""
@@ -197,6 +210,8 @@ class Plan:
         if request.pipeline != "plume":
             return request.pipeline == "naive"
         alone = request.selection_share is not None and request.statistics == (Units(),)
+        if request.max_keys is None and not alone and request.selection_max_keys is None:
+            return False  # it was chosen so that most people keep all of their keys
         return alone or self.bound != self.selection_max_keys or self.bound < REBOUND_BELOW
 
     @cached_property
@@ -294,12 +309,13 @@ class Plan:
             problem = "is too small for this max_keys: no key could ever be kept; give more, or a smaller max_keys"
             raise InvalidArgument(self.request.guarantee.given, problem)
 
-    def spendings(self) -> list[Spending]:
+    def spendings(self, found: Mapping[Statistic, Statistic] | None = None) -> list[Spending]:
+        """What the budget goes to; once bounds are `found`, with the noise that they need."""
         spent = []
         if self.rule is not None:
             purpose = "selection of keys, and units" if self.one_release else "selection of keys"
             spent.append(Spending(purpose, _law(self.rule), self.selecting, self._delta))
-        return spent + laws_in_words(self.finders(), self._finding, self.shares())
+        return spent + laws_in_words(self.finders(), self._finding, self.shares(), found)
 
 
 def finders(lacking: Sequence[Numeric], rho: Fraction, max_keys: int) -> dict[Numeric, NumericBounds]:
@@ -312,7 +328,10 @@ def finders(lacking: Sequence[Numeric], rho: Fraction, max_keys: int) -> dict[Nu
 
 
 def laws_in_words(
-    bounds: Mapping[Numeric, NumericBounds], finding: Fraction, shares: Mapping[Statistic, Share]
+    bounds: Mapping[Numeric, NumericBounds],
+    finding: Fraction,
+    shares: Mapping[Statistic, Share],
+    found: Mapping[Statistic, Statistic] | None = None,
 ) -> list[Spending]:
     """What is spent on bounds and statistics. Refuses noise that cannot be drawn, whatever bounds will be found."""
     spent = []
@@ -320,8 +339,10 @@ def laws_in_words(
         law = f"discrete Laplace, scale {float(finder.noise.scale):,.4g}"
         spent.append(Spending(f"bounds of {', '.join(lacking.names)}", law, finding / len(bounds)))
     for statistic, share in shares.items():
-        known = statistic not in bounds
-        drawn = statistic if known else replace(statistic, low=_WIDEST[0], high=_WIDEST[1])  # type: ignore[type-var]
+        known = statistic not in bounds or found is not None
+        drawn = (found or {}).get(statistic, statistic)
+        if not known:
+            drawn = replace(statistic, low=_WIDEST[0], high=_WIDEST[1])  # type: ignore[type-var]
         laws = "; ".join(f"{name}: {law}" for name, law in drawn.laws(share).items())
         spent.append(Spending(", ".join(statistic.names), laws if known else "as the bounds will need", share.rho))
     return spent

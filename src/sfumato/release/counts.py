@@ -11,7 +11,7 @@ statistics depend on the data through what was released only, and through fresh 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,9 +27,9 @@ from sfumato.mechanisms.random import Rng
 from sfumato.release.aggregates import finders, laws_in_words
 from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.guarantee import Spending
-from sfumato.release.measuring import Bounded, tabled
+from sfumato.release.measuring import Bounded, bounds_told, found_of, tabled
 from sfumato.release.request import Progress, Request, Rows, described, unbounded
-from sfumato.release.statistics import NORMAL95, Column, Numeric, Share, Statistic, Units
+from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units, counted
 from sfumato.release.table import Released
 
 FINEST = Fraction(1, 2**60)
@@ -107,14 +107,14 @@ class Counts(Request):
             return []
         return [f"The noise of statistics is told as if {self.limit:,} keys were found; --max-keys bounds it."]
 
-    def _spendings(self, max_keys: int) -> list[Spending]:
+    def _spendings(self, max_keys: int, found: Mapping[Statistic, Statistic] | None = None) -> list[Spending]:
         levels = self.mechanism.levels
         widths = f"deviations from {levels[0].noise.deviation:,.4g} down to {levels[-1].noise.deviation:,.4g}"
         law = f"{len(levels)} exact Gumbel races, then discrete Gaussian counts, {widths}"
         spent = [Spending("selection of keys, and units", law, self.mechanism.rho, self.mechanism.delta)]
         if self.refining:
             spent.append(Spending("refining units", "discrete Gaussian, by what each count lacks", self.refining))
-        return spent + laws_in_words(self._finders(max_keys), self._each, self._shares(max_keys))
+        return spent + laws_in_words(self._finders(max_keys), self._each, self._shares(max_keys), found)
 
     @property
     def _each(self) -> Fraction:
@@ -138,11 +138,13 @@ class Counts(Request):
         max_keys = min(self.max_keys or len(codes), len(codes)) or 1
         bounded = Bounded(rows.contributions, rows.order("aggregate"), max_keys, codes)
         ends = bounded.bounds(self._finders(max_keys), rows.rng)
-        shares = {ends.get(each, each): share for each, share in self._shares(max_keys).items()}
+        shares = {found_of(ends).get(each, each): share for each, share in self._shares(max_keys).items()}
         columns |= bounded.columns(shares, rows.rng)
-        statistics = [Units(), *(ends.get(each, each) for each in self.statistics)]
-        told = {"statistics": described(statistics), "levels": found.levels}
-        return tabled(self, rows, codes, statistics, columns, self._spendings(max_keys), told)
+        statistics = [Units(), *(found_of(ends).get(each, each) for each in self.statistics)]
+        told = {"statistics": described(statistics), "levels": found.levels, "bounds": bounds_told(ends)}
+        if self.statistics:
+            told["max_keys"] = max_keys
+        return tabled(self, rows, codes, statistics, columns, self._spendings(max_keys, found_of(ends)), told)
 
     def _units(self, found: Sequence[PrivateCount[int]], exact: Integers, rng: Rng) -> dict[str, Column]:
         """The counts, refined where a share was set aside for it."""
@@ -159,10 +161,7 @@ class Counts(Request):
                     )
                     precisions[place] += precision
         deviations = np.array([1 / math.sqrt(precision) for precision in precisions])
-        units = np.array([round(count) for count in noisy], np.int64)
-        width = np.ceil(NORMAL95 * deviations).astype(np.int64)
-        ends = {"units_low": units - width, "units_high": units + width, "units_deviation": deviations}
-        return {"units": units, **ends}
+        return counted("units", np.array([round(count) for count in noisy], np.int64), deviations)
 
 
 def refinements(noisy: Sequence[Fraction], precisions: Sequence[Fraction], total: Fraction) -> list[Fraction]:

@@ -11,6 +11,7 @@ first run was seen, so that the second may be of other rows with the same nonce.
 from __future__ import annotations
 
 import base64
+import glob
 import hashlib
 import hmac
 import json
@@ -27,14 +28,14 @@ from typing import Any
 from sfumato import noise_key
 from sfumato.budget import Account, Ask, Held, Ledger, Revealed, open_ledger
 from sfumato.budget.accounts import release_account, table_account
-from sfumato.catalog import Catalog
+from sfumato.catalog import Catalog, located, written_types
 from sfumato.config import Config
 from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
 from sfumato.mechanisms import Step, context
 from sfumato.records import Standing
 from sfumato.release import outputs
 from sfumato.release.request import Progress, Request, quiet
-from sfumato.release.source import Source, opened
+from sfumato.release.source import LOOSE, Source, opened
 from sfumato.release.table import Released
 
 COULD_NOT = "the rows could not be read, and nothing was released"
@@ -148,7 +149,21 @@ class Job:
             self._write(self.out, released, overwrite=overwrite)
         return released
 
+    def _check_apart(self) -> None:
+        """A table must not replace the rows that it is made of."""
+        out = self.out
+        if isinstance(out, outputs.FileTarget):
+            same = any(out.path.resolve() in _files(read) for read in (self.source, self.keys, self._file_of_table))
+        elif isinstance(out, outputs.DuckDBTarget) and self.database is not None:
+            tables = out.table.casefold(), str(self.source).casefold()
+            same = out.path.resolve() == self.database.resolve() and tables[0] == tables[1]
+        else:
+            same = False
+        if same:
+            raise InvalidArgument("out", "is where the rows are; choose another place for the table")
+
     def _begun(self) -> Released:
+        self._check_apart()
         self.request.check_affordable()
         with self._opened() as source:
             self.request.check(source)
@@ -269,6 +284,13 @@ class Job:
         known = {} if self.purse is None else self.purse.config.tables
         return self.source if isinstance(self.source, str) and self.source in known else None
 
+    @property
+    def _file_of_table(self) -> str | None:
+        config = None if self.purse is None else self.purse.config
+        return (
+            None if config is None or self._table is None else located(config.tables[self._table].source, config.folder)
+        )
+
     @contextmanager
     def _opened(self) -> Iterator[Source]:
         table = self._table
@@ -282,6 +304,13 @@ class Job:
             raise InvalidArgument("unit", f"must be {config.tables[table].privacy_unit}, the privacy unit of {table}")
         if self.keys is not None:
             raise InvalidArgument("keys", "go with a file; name the table's file instead of the table")
+        settings = config.tables[table]
+        if settings.source.lower().endswith(LOOSE):
+            # As text: a cell that is not of its column's type is NULL in a release, and no reason to fail.
+            path = located(settings.source, config.folder)
+            with opened(path, types=written_types(settings), memory=self.memory) as source:
+                yield source
+            return
         catalog = Catalog(config)
         try:
             yield Source(catalog.engine(table), table)
@@ -293,6 +322,11 @@ class Job:
         assert self.purse is not None  # noqa: S101
         with open_ledger(self.purse.config.ledger, self.purse.config.folder) as ledger:
             yield ledger
+
+
+def _files(pattern: str | Path | None) -> set[Path]:
+    """The files that a source is, as far as they are there."""
+    return set() if pattern is None else {Path(file).resolve() for file in (pattern, *glob.glob(str(pattern)))}  # noqa: PTH207
 
 
 def _packed(released: Released) -> str | None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from sfumato.mechanisms.bounds import BINS, NumericBounds, bins
+from sfumato.mechanisms.bounds import BINS, FoundBounds, NumericBounds, bins
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Contributions, KeyOrder
 from sfumato.release.guarantee import Spending
 from sfumato.release.pairs import Pairs
 from sfumato.release.request import Request, Rows, key_columns, statistic_columns
-from sfumato.release.statistics import Column, Floats, Numeric, Share, Statistic
+from sfumato.release.statistics import Column, Floats, Numeric, Share, Statistic, Sum
 from sfumato.release.table import Released
 
 
@@ -47,17 +48,16 @@ class Bounded:
             columns |= statistic.released(exact.first(size), size, share, source)
         return columns
 
-    def bounds(self, finders: Mapping[Numeric, NumericBounds], rng: Rng) -> dict[Statistic, Statistic]:
-        """The statistics without bounds, with those that were found."""
+    def bounds(self, finders: Mapping[Numeric, NumericBounds], rng: Rng) -> dict[Numeric, FoundBounds]:
+        """The bounds of statistics that have none."""
         start = [np.zeros(BINS, np.int64) for _ in finders]
 
         def binned(pairs: Pairs, places: Integers) -> list[Any]:
             return [np.bincount(bins(self._kept(*each.raw(pairs), places)), minlength=BINS) for each in finders]
 
-        found: dict[Statistic, Statistic] = {}
+        found = {}
         for (statistic, finder), counts in zip(finders.items(), self._fold(start, binned), strict=True):
-            ends = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
-            found[statistic] = replace(statistic, low=ends.low, high=ends.high)
+            found[statistic] = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
         return found
 
     def _kept(self, which: Integers, values: Floats, places: Integers) -> Floats:
@@ -79,6 +79,25 @@ class Bounded:
         for parts in folded:
             start = [total + part for total, part in zip(start, parts, strict=True)]
         return start
+
+
+def found_of(bounds: Mapping[Numeric, FoundBounds]) -> dict[Statistic, Statistic]:
+    """The statistics with the bounds that were found. Those of a sum hold 0, so that small totals are not raised."""
+    found: dict[Statistic, Statistic] = {}
+    for statistic, ends in bounds.items():
+        low, high = ends.low, ends.high
+        if isinstance(statistic, Sum):
+            low, high = min(low, Fraction(0)), max(high, Fraction(0))
+        found[statistic] = replace(statistic, low=low, high=high)
+    return found
+
+
+def bounds_told(bounds: Mapping[Numeric, FoundBounds]) -> dict[str, dict[str, Any]]:
+    """How far found bounds can be trusted, for a statement."""
+    return {
+        ", ".join(statistic.names): {"probability": str(ends.probability), "fell_back": ends.fell_back}
+        for statistic, ends in bounds.items()
+    }
 
 
 def tabled(

@@ -28,6 +28,7 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -316,9 +317,13 @@ class FileTarget(Target):
         with _told_files():
             content = self._form.encode(released)
             statement = stated(released, self.format, hashlib.sha256(content).hexdigest())
-            if os.path.lexists(self.path) and not overwrite:
-                raise Failed(f"{self.place} has appeared meanwhile, and is left as it is")
-            with _hidden(self._beside, statement.encode()) as first, _hidden(self.path, content) as last:
+            with (
+                _hidden(self._beside, statement.encode()) as first,
+                _hidden(self.path, content) as last,
+                _one_at_a_time(self.path.absolute().parent),
+            ):
+                if os.path.lexists(self.path) and not overwrite:
+                    raise Failed(f"{self.place} has appeared meanwhile, and is left as it is")
                 os.replace(first, self._beside)  # noqa: PTH105
                 os.replace(last, self.path)  # noqa: PTH105
             _sync_folder(self.path.absolute().parent)
@@ -378,9 +383,22 @@ def _hidden(path: Path, content: bytes) -> Iterator[Path]:
 def _take_away(path: Path) -> None:
     """What was left beside `path` by runs that are no more."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        if not re.fullmatch(r"\.[0-9a-f]{16}\.tmp", left.name[-21:]):
+            continue
         with suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """A table and its statement go to their places together: no other writer of this folder comes between them."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

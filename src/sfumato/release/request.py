@@ -223,7 +223,7 @@ def statistic_columns(statistic: Statistic) -> list[dict[str, Any]]:
         "statistic": (statistic.kind, statistic.describes),
         "low": (statistic.kind, "lower end of a 95 % interval for what the noise did"),
         "high": (statistic.kind, "upper end of it"),
-        "deviation": ("number", "standard deviation of the noise"),
+        "deviation": ("number", statistic.spread),
     }
     return [
         {"name": name + ENDINGS[role], "type": kind, "role": role, "statistic": name, "meaning": meaning}

@@ -3,7 +3,8 @@
 What can be known without a row is refused here, before anything is charged: a file that is not there, columns that are
 missing or of the wrong type, a filter that cannot be read. What depends on rows is never refused, because one person's
 row would show; rows that cannot be used are left out, by the rules that `RULES` tells. Files are taken to be whole: a
-CSV file whose quotes do not close, or text that is not UTF-8, fails, whoever's row it is in.
+CSV file whose quotes do not close, whose lines have other numbers of cells, other ends or over 8 MB, text that is not
+UTF-8, or a Parquet file of times beyond what DuckDB can hold, fails, whoever's row it is in.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def public_keys(source: Source, workspace: Workspace, kinds: Mapping[str, Type])
         cell = _tried(old, native[name] if kind == "number" else _SQL[kind])
         read.append(exp.alias_(cell, name, quoted=True))
         given.append(exp.Not(this=_is_null(_column(old))))
-        failed.append(exp.and_(given[-1].copy(), exp.or_(_is_null(cell.copy()), *_changed(old, cell, kind))))
+        failed.append(exp.and_(given[-1].copy(), _is_null(cell.copy())))
     counts = exp.select(exp.Count(this=exp.Star())).from_(exp.table_(source.public, quoted=True))
     [(bad,)], [(good,)] = workspace.rows(counts.where(exp.or_(*failed))), workspace.rows(counts.where(*given))
     if bad:
@@ -218,11 +219,6 @@ def public_keys(source: Source, workspace: Workspace, kinds: Mapping[str, Type])
     there = exp.select(*read).from_(exp.table_(source.public, quoted=True)).where(*given).subquery("public")
     within = filter(None, (usable(name, kind) for name, kind in kinds.items()))
     return exp.select(*map(_column, kinds)).distinct().from_(there).where(*within)
-
-
-def _changed(old: str, cell: exp.Expr, kind: Type) -> list[exp.Expr]:
-    """1.5 is no whole number, though it can be cast to one."""
-    return [exp.NEQ(this=_tried(old, "DOUBLE"), expression=cell.copy())] if kind == "integer" else []
 
 
 _SQL: Mapping[Type, str] = {
@@ -258,7 +254,11 @@ def _tried(name: str, kind: str) -> exp.Expr:
     text = exp.cast(_column(name), "VARCHAR")
     if kind == "VARCHAR":
         return text
-    return exp.TryCast(this=exp.Trim(this=text), to=exp.DataType.build(kind, dialect="duckdb"))
+    cell = exp.TryCast(this=exp.Trim(this=text), to=exp.DataType.build(kind, dialect="duckdb"))
+    if kind != "BIGINT":
+        return cell
+    # 1.5 is no whole number, though it can be cast to one.
+    return exp.Case().when(exp.EQ(this=_tried(name, "DOUBLE"), expression=cell), cell.copy())
 
 
 def _digits(kind: str) -> int:

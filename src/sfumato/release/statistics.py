@@ -123,6 +123,11 @@ class Statistic(ABC):
         return "number"
 
     @property
+    def spread(self) -> str:
+        """What its deviation is, in the words of a statement."""
+        return "standard deviation of the noise"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the source that hold its values."""
         return ()
@@ -192,6 +197,13 @@ def _columns(name: str, values: Column, low: Column, high: Column, deviation: Co
     return {name: values, f"{name}_low": low, f"{name}_high": high, f"{name}_deviation": deviation}
 
 
+def counted(name: str, counts: Integers, deviations: Floats) -> dict[str, Column]:
+    """Noisy counts with their intervals. Nothing is counted less than never, but a noisy count may be below 0."""
+    width = np.ceil(NORMAL95 * deviations).astype(np.int64)
+    low, high = np.maximum(counts - width, 0), np.maximum(counts + width, 0)
+    return _columns(name, counts, np.minimum(low, counts), high, deviations)
+
+
 @dataclass(frozen=True)
 class Counted(Summed):
     """Whole numbers of people or rows."""
@@ -202,8 +214,7 @@ class Counted(Summed):
 
     def estimated(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
         [counts], [deviation] = noisy, deviations
-        width = math.ceil(NORMAL95 * deviation)
-        return _columns(self.names[0], counts, counts - width, counts + width, np.full(len(counts), deviation))
+        return counted(self.names[0], counts, np.full(len(counts), deviation))
 
 
 @dataclass(frozen=True)
@@ -460,9 +471,24 @@ class Mean(Valued, Summed):
 
     def estimated(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
         _, mean, deviation = _means(noisy, deviations)
-        step = float(self.scale.step)
-        values = self.scale.inside(self.scale.middle + step * mean)
-        return _around(self.names[0], values, step * deviation, float(self.scale.low), float(self.scale.high))
+        step, wide = float(self.scale.step), float(self.scale.high - self.scale.low)
+        values, low, high = (
+            self.scale.inside(self.scale.middle + step * place) for place in (mean, *self._ends(noisy, deviations))
+        )
+        ends = np.minimum(low, values), np.maximum(high, values)
+        return _columns(self.names[0], values, *ends, np.minimum(step * deviation, wide))
+
+    def _ends(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats]:
+        """Fieller's: all means m for which the sum less m times the count is no surprise. All, where the count is 0."""
+        count, total = (sums.astype(np.float64) for sums in noisy)
+        of_count, of_total = deviations
+        square = count**2 - (NORMAL95 * of_count) ** 2
+        certain = (square > 0) & (count > 0)
+        square = np.where(certain, square, 1.0)
+        half = NORMAL95 * np.sqrt(square * of_total**2 + (of_count * total) ** 2)
+        reach = float(self.scale.reach)
+        low, high = (np.where(certain, (total * count + side * half) / square, side * reach) for side in (-1, 1))
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -470,6 +496,10 @@ class Variance(Valued, Summed):
     """The variance of a column: from noisy sums of distances from the middle and of their squares."""
 
     word: ClassVar[str] = "variance"
+
+    @property
+    def spread(self) -> str:
+        return "standard deviation of the noise, to first order: intervals of keys with few values hold with 90 %"
 
     @property
     def _shift(self) -> int:
@@ -498,16 +528,18 @@ class Variance(Valued, Summed):
         return [(which, 1), (which, steps), (which, squares)]
 
     def estimated(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
-        people, mean, of_mean = _means(noisy[:2], deviations[:2])
+        people, mean, _ = _means(noisy[:2], deviations[:2])
         unit, reach = 2.0 ** (self._shift - 1), float(self.scale.reach)
         # Rounded down when it was shifted: half a unit is missing on average.
         half = noisy[2] / people + (0.5 if self._shift else 0.0)
         squares = unit * half + reach**2 / 2
-        of_squares = unit * np.hypot(deviations[2], half * deviations[0]) / people
+        # To first order; the count is in both parts, with opposite signs.
+        parts = unit * deviations[2], 2 * mean * deviations[1], (2 * mean**2 - unit * half) * deviations[0]
+        deviation = np.sqrt(sum(np.square(part) for part in parts)) / people
         step = float(self.scale.step)
         most = (step * reach) ** 2
         values = np.clip(step**2 * (squares - mean**2), 0, most)
-        return _around(self.names[0], values, step**2 * np.hypot(of_squares, 2 * mean * of_mean), 0.0, most)
+        return _around(self.names[0], values, step**2 * deviation, 0.0, most)
 
 
 def _means(noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats, Floats]:
@@ -555,6 +587,10 @@ class Quantile(Valued):
         bounds = f"[{float(self.scale.low):g}, {float(self.scale.high):g}]"
         listed = ", ".join(f"{float(part):g}" for part in self._parts)
         return f"quantiles {listed} of {self.column}, {self._clamped} to {bounds}, at one of {POINTS:,} places"
+
+    @property
+    def spread(self) -> str:
+        return "the width of the interval over 3.92" if len(self._parts) > 1 else "not told, nor is an interval"
 
     def nothing(self, size: int) -> Histogram:
         return Histogram(np.zeros(0, np.int64), np.zeros(0, np.int64))
