@@ -8,11 +8,11 @@ allows writing as much as reading, so the last wall is here: one SELECT, or noth
 Files that appear under a glob later are seen by the next engine that is opened, not by this one.
 
 CSV files are comma-separated (`.tsv`: tab-separated) with a header row, quoted by `"`. An empty field is NULL, quoted
-or not; dates and times are ISO (2026-11-15, 2026-11-15 08:30:00) or text; there are no comments. Types are those that
-`types` gives, and text for every other column; a cell that does not fit makes each question that reads it fail. Where
-`types` says nothing of a table, they are guessed from a sample: that is for looking at a file for the first time, as a
-guess follows from the rows. All files of a table have one header row. Parquet has none of these problems, and its files
-are joined by the names of their columns.
+or not; dates and times are ISO (2026-11-15, 2026-11-15 08:30:00) or text; there are no comments; a line has at most
+8 MB; one thread reads them all. Types are those that `types` gives, and text for every other column; a cell that does
+not fit makes each question that reads it fail. Where `types` says nothing of a table, they are guessed from a sample:
+that is for looking at a file for the first time, as a guess follows from the rows. All files of a table have one header
+row. Parquet has none of these problems, and its files are joined by the names of their columns.
 """
 
 from __future__ import annotations

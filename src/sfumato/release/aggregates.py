@@ -55,7 +55,7 @@ KEPT_WHOLE = Fraction(19, 20)
 BOUNDS = tuple(dict.fromkeys(math.ceil(2 ** (half / 2)) for half in range(25)))
 """The bounds that can be chosen: 1, 2, 3, 4, 6, 8, 12, ..., 4096."""
 
-STANDS_OUT = 2
+STANDS_OUT = 3
 """So many deviations make a number of people count for that choice: the noise of many empty bins is not people."""
 
 EXAMPLE = 16
@@ -110,7 +110,7 @@ class Aggregates(Request):
         if self.max_keys:
             return []
         told = f"Noise and thresholds are told as if {EXAMPLE} keys a person were chosen."
-        return [f"{told} The choice needs some {math.ceil(5000 / self.guarantee.epsilon):,} people to be a good one."]
+        return [f"{told} The choice needs some {math.ceil(2000 / self.guarantee.epsilon):,} people to be a good one."]
 
     def check_affordable(self) -> None:
         """Refuse a budget that cannot buy anything, whatever bound will be chosen and whatever bounds will be found."""
