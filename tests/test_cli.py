@@ -222,6 +222,7 @@ class TestDemo:
             "detail": "members: must be at least 1",
         }
 
+    @pytest.mark.slow
     def test_the_installed_command_ends_by_itself_and_pipes_clean_text(self) -> None:
         ended = subprocess.run(
             [COMMAND, "demo", "--members", "5000", "--once"],

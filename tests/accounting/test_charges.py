@@ -116,6 +116,7 @@ def test_charges_read_well():
     assert repr(Charge(Fraction(3, 2), 1)) == "Charge(information=3/2, calls=1)"
 
 
+@pytest.mark.slow
 @given(charges, st.lists(charges, max_size=20))
 def test_a_filter_never_exceeds_its_cap_and_never_refuses_what_fits(cap, asked):
     budget = Filter(cap)

@@ -150,6 +150,7 @@ def test_delta_is_the_other_way_round(rho, at):
         assert zcdp_epsilon(rho, delta) == pytest.approx(at, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.slow
 @given(st.floats(0.01, 50), deltas)
 def test_rho_is_the_other_way_round(at, delta):
     rho = zcdp_rho(at, delta)

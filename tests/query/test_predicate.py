@@ -82,6 +82,7 @@ def test_pruning_keeps_the_rows_that_pass(predicate, row):
     assert (truth(pruned(predicate), row) is True) == (truth(predicate, row) is True)
 
 
+@pytest.mark.slow
 @given(filters)
 def test_what_is_pruned_is_final(predicate):
     found = pruned(predicate)
@@ -100,11 +101,13 @@ def test_a_contradiction_under_a_negation_still_asks_for_a_value():
     assert pruned(negated(contradiction)) == In("n", ALL_VALUES) != EVERYTHING
 
 
+@pytest.mark.slow
 @given(filters)
 def test_double_negation_is_none(predicate):
     assert negated(negated(predicate)) == predicate
 
 
+@pytest.mark.slow
 @given(st.lists(filters, max_size=4), st.randoms(use_true_random=False))
 def test_neither_order_nor_repetition_nor_nesting_matters(parts, random):
     shuffled = parts + parts[:2]
@@ -113,6 +116,7 @@ def test_neither_order_nor_repetition_nor_nesting_matters(parts, random):
         assert join(shuffled) == join(parts) == join([join(parts[:2]), join(parts[2:])])
 
 
+@pytest.mark.slow
 @given(filters)
 def test_de_morgan(predicate):
     other = In("n", Values.of(3))

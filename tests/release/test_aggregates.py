@@ -629,6 +629,7 @@ EMPTIES: dict[str, list[Row]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", EMPTIES.values(), ids=EMPTIES)
 @pytest.mark.parametrize(
     ("max_keys", "asked"),
