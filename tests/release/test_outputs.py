@@ -25,6 +25,7 @@ import postgres
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.release import outputs
 from sfumato.release.outputs import fingerprint, from_payload, payload, read, target, write
+from sfumato.release.postgres import PostgresTarget
 from sfumato.release.table import Released
 
 PLACES = ("counts.parquet", "counts.csv", "counts.duckdb#counts")
@@ -138,7 +139,7 @@ class TestTargets:
 
     def test_a_url_may_hold_marks_and_shows_nothing(self) -> None:
         found = target("postgresql://anna:se#cret@host/db#public.counts")
-        assert isinstance(found, outputs.PostgresTarget)
+        assert isinstance(found, PostgresTarget)
         assert (found.url, found.schema, found.table) == ("postgresql://anna:se#cret@host/db", "public", "counts")
         assert "cret" not in f"{found} {found!r} {found.place}"
 
@@ -493,7 +494,7 @@ class TestPostgres(Places):
     def test_a_connection_that_is_lost_leaves_what_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
         place = target(f"{self.url}#counts")
         write(place, SMALL)
-        filled = outputs.PostgresTarget._fill
+        filled = PostgresTarget._fill
 
         def cut(self: Any, cursor: Any, *rest: Any) -> None:
             filled(self, cursor, *rest)
@@ -502,7 +503,7 @@ class TestPostgres(Places):
                 another.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
 
         with monkeypatch.context() as patched:
-            patched.setattr(outputs.PostgresTarget, "_fill", cut)
+            patched.setattr(PostgresTarget, "_fill", cut)
             with pytest.raises(Failed, match="PostgreSQL ended the connection") as failed:
                 write(place, OTHER, overwrite=True)
         assert "terminat" not in str(failed.value)
