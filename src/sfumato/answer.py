@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.budget import Account, Ask, Held, Ledger, Revealed, Settled
+from sfumato.budget import Account, Ask, Call, Held, Ledger, Revealed, Settled
 from sfumato.engines.base import COULD_NOT_ANSWER, Engine
 from sfumato.errors import BudgetExhausted, EngineFailed, NotSupported
 from sfumato.mechanisms import Release, Rng, context
@@ -44,6 +44,7 @@ class Inquiry:
     analyst: str
     accounts: tuple[Account, ...]
     plan: Plan
+    call: Call | None = None
 
     def ask(self, epoch: str) -> Ask:
         plan = self.plan
@@ -56,6 +57,7 @@ class Inquiry:
             version=plan.data_version,
             request=plan.request,
             worst=plan.mechanism.worst,
+            call=self.call,
         )
 
 
@@ -85,7 +87,7 @@ def _walked(inquiry: Inquiry, desk: Desk, *, resume: bool) -> Answer:
     if isinstance(found, Held):
         payload = _computed(inquiry.plan, found.nonce, desk)
         found = desk.ledger.settle(ask, found, payload, reveal, desk.clock())
-    return _answered(found)
+    return answered(found)
 
 
 def _computed(plan: Plan, nonce: bytes, desk: Desk) -> str:
@@ -132,10 +134,11 @@ def _payload(release: Release[Any]) -> str:
 
 
 def _cells(key: Any) -> list[Any]:
-    return [_cell(cell) for cell in (key if isinstance(key, tuple) else (key,))]
+    return [cell(value) for value in (key if isinstance(key, tuple) else (key,))]
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as answers are stored and sent."""
     if isinstance(value, date):
         return value.isoformat()
     # + 0.0, because the engine groups -0.0 with 0.0 and shows the one it met first: one person's row.
@@ -198,21 +201,22 @@ def _notes(inquiry: Inquiry, shown: Release[Any]) -> list[str]:
     return notes
 
 
-def _answered(settled: Settled) -> Answer:
+def answered(settled: Settled) -> Answer:
+    """An answer that may leave, with what the moment adds to its receipt."""
     serial = json.loads(settled.body)
-    standing = settled.standing
     serial["receipt"] |= {
         "charge": settled.charge.to_dict(),
-        "left": standing.left.to_dict(),
-        "resets": None if standing.resets is None else standing.resets.isoformat(),
+        "left": settled.left.to_dict(),
+        "resets": None if settled.resets is None else settled.resets.isoformat(),
         "repeat": settled.repeat,
     }
     return Answer.from_dict(serial)
 
 
 def _with_a_way_out(refusal: BudgetExhausted, ask: Ask, plan: Plan, desk: Desk) -> BudgetExhausted:
-    """The refusal, with the longest list that would still fit."""
+    """The refusal, with the longest list that would still fit, and as a request."""
     shorter = {k: replace(ask, worst=plan.mechanism.at(k).worst) for k in range(plan.k - 1, 0, -1)}
     differing = {k: other for k, other in shorter.items() if other.worst != ask.worst}
     longest = desk.ledger.first_fitting(differing, desk.clock())
-    return BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest)
+    instead = [] if longest is None else [{**plan.request, "k": longest}]
+    return BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest, instead)

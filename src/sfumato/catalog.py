@@ -57,6 +57,11 @@ class Catalog:
         for name, table in self._config.tables.items():
             yield from table.problems(self.engine(name).schema(name), self._domains[name])
 
+    def check(self) -> None:
+        """Raise `EngineFailed` unless every table can be reached. No row is read."""
+        for engine in self._engines.values():
+            engine.check()
+
     def close(self) -> None:
         for engine in self._engines.values():
             engine.close()

@@ -1,5 +1,7 @@
 """Pictures of an answer: bars that start at 0, with their error, as a Vega-Lite chart and as a table in HTML.
 
+And of shares that rise by day: steps in panels, a line for each budget.
+
 What is drawn has been released. Its text is still data that strangers wrote, so it is escaped, and control characters
 in it are made visible.
 """
@@ -11,8 +13,9 @@ import html
 import importlib.util
 import itertools
 import json
+import math
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -252,6 +255,81 @@ def _layers(span: tuple[float, float]) -> list[dict[str, Any]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Shares of a whole that rise by day, from day 1 on: a line for each label."""
+
+    title: str
+    lines: Mapping[str, tuple[float, ...]]
+
+
+def steps(panels: Sequence[Panel], *, title: str, about: Sequence[str]) -> Chart:
+    """Panels side by side with one axis in percent: a line jumps where a share rises, also on the first day."""
+    most = max((share for panel in panels for line in panel.lines.values() for share in line), default=0.0)
+    top = max(math.ceil(10 * most) / 10, 0.1)
+    return Chart(
+        {
+            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+            "title": {"text": visible(title), "subtitle": [visible(line) for line in about]},
+            "hconcat": [_panel(panel, top) for panel in panels],
+            "resolve": {"scale": {"color": "independent"}, "legend": {"color": "independent"}},
+            "config": copy.deepcopy(_LOOK | _STEPS_LOOK),
+        }
+    )
+
+
+def _panel(panel: Panel, top: float) -> dict[str, Any]:
+    """A line begins at nothing before day 1, and is level across each day."""
+    labels = [visible(label) for label in panel.lines]
+    days = max(map(len, panel.lines.values()), default=31)
+    points = [
+        {"budget": visible(label), "day": day, "share": share}
+        for label, line in panel.lines.items()
+        for day, share in enumerate([0.0, *line])
+    ]
+    return {
+        "title": {"text": panel.title, "fontSize": 13, "offset": 8},
+        "data": {"values": points},
+        "width": 300,
+        "height": 240,
+        "mark": {"type": "line", "interpolate": "step-before", "strokeWidth": 2, "strokeJoin": "round", "clip": True},
+        "encoding": {
+            "x": {
+                "field": "day",
+                "type": "quantitative",
+                "title": "days since the first charge",
+                "scale": {"domain": [0, days], "nice": False},
+                "axis": {
+                    "values": [*range(0, days + 1, 7 if days > 7 else 1)],
+                    "grid": False,
+                    "domain": True,
+                    "domainColor": _QUIET,
+                },
+            },
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "title": None,
+                "scale": {"domain": [0, top]},
+                "axis": {"format": ".2~%"},
+            },
+            "color": {
+                "field": "budget",
+                "type": "nominal",
+                "sort": None,
+                "scale": {"domain": labels, "range": _LINES[: len(labels)]},
+            },
+            "description": {"field": "budget", "type": "nominal"},
+        },
+    }
+
+
+# Dark enough on white, and told apart also by those who do not see red and green.
+_LINES = (
+    *("#1f4e79", "#d1662c", "#2f8f83", "#8a5aa8", "#b08a1e"),
+    *("#6f9fd0", "#a8384f", "#5b6770", "#7fb069", "#d88fb0"),
+)
+
 _LOOK: dict[str, Any] = {
     "background": "white",
     "padding": 12,
@@ -296,6 +374,24 @@ _LOOK: dict[str, Any] = {
         "titleX": -8,
         "titleY": -4,
     },
+}
+
+_STEPS_LOOK: dict[str, Any] = {
+    "axisY": {"gridColor": "#e4e8ec", "labelColor": _QUIET, "labelPadding": 8, "tickCount": 5},
+    "legend": {
+        "orient": "bottom",
+        "direction": "vertical",
+        "columns": 2,
+        "title": None,
+        "labelFontSize": 12,
+        "labelColor": _INK,
+        "labelLimit": 280,
+        "symbolType": "stroke",
+        "symbolStrokeWidth": 3,
+        "symbolSize": 220,
+        "offset": 10,
+    },
+    "concat": {"spacing": 28},
 }
 
 

@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+from urllib.parse import urlsplit
 
 from sfumato.accounting import Charge
 from sfumato.accounting.numbers import rational
@@ -35,6 +36,7 @@ Mode: TypeAlias = Literal["enforce", "track"]
 Role: TypeAlias = Literal["analyst", "owner", "auditor"]
 
 PREFIX = "SFUMATO_"
+NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # the key of a client of the service is no setting of one
 MOST_K, MOST_LIMIT = 100_000, 2**24
 _SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
 
@@ -196,6 +198,30 @@ class Analyst:
 
 
 @dataclass(frozen=True, slots=True)
+class Oidc:
+    """Tokens of an identity provider: who issues them for whom, where its keys are, which claim names the analyst."""
+
+    issuer: str
+    audience: str
+    jwks_url: str
+    claim: str = "sub"
+    leeway_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The HTTP service. With `pad_ms`, every response takes a multiple of it; a rate of 0 is no limit."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    pad_ms: int = 0
+    rate_per_minute: int = 6000
+    max_request_bytes: int = 1 << 18
+    oidc: Oidc | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole file."""
 
@@ -207,6 +233,7 @@ class Config:
     budgets: Mapping[str, Budget]
     analysts: Mapping[str, Analyst]
     organisations: Mapping[str, str]
+    service: ServiceSettings = field(default_factory=ServiceSettings)
 
     def analyst(self, name: str) -> Analyst:
         """The analyst of this name, or a refusal that names the nearest."""
@@ -233,7 +260,7 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
         raise ConfigError("sfumato.toml", f"is not TOML: {str(error)[:200]}") from None
     variables: dict[str, str] = {}
     for name, value in environment.items():
-        if name.startswith(PREFIX) and name != PREFIX:
+        if name.startswith(PREFIX) and name not in NO_SETTINGS:
             variables |= dict.fromkeys(_override(document, name, value), name)
     try:
         return _config(Section("", document), folder)
@@ -251,6 +278,7 @@ def _config(root: Section, folder: Path) -> Config:
         budgets=root.sections("budgets", lambda _, s: _budget(s)),
         analysts=root.sections("analysts", lambda _, s: _analyst(s)),
         organisations=root.sections("organisations", lambda _, s: s.text("budget")),
+        service=root.section("service", _service, ServiceSettings()),
     )
     root.done()
     _check_references(config)
@@ -437,6 +465,41 @@ def _budget(section: Section) -> Budget:
 def _analyst(section: Section) -> Analyst:
     organisation = section.text("organisation", "") or None
     return Analyst(section.text("budget"), organisation, section.choice("role", Role, "analyst"))
+
+
+def _service(section: Section) -> ServiceSettings:
+    default = ServiceSettings()
+    return ServiceSettings(
+        host=section.text("host", default.host),
+        port=section.whole("port", default.port, at_most=65_535),
+        workers=section.whole("workers", default.workers, at_least=1, at_most=256),
+        pad_ms=section.whole("pad_ms", default.pad_ms, at_most=60_000),
+        rate_per_minute=section.whole("rate_per_minute", default.rate_per_minute, at_most=10**9),
+        max_request_bytes=section.whole("max_request_bytes", default.max_request_bytes, at_least=1024, at_most=1 << 24),
+        oidc=section.section("oidc", _oidc, None),
+    )
+
+
+def _oidc(section: Section) -> Oidc | None:
+    keys = section.text("jwks_url")
+    if not _trusted(keys):
+        raise ConfigError(section.at("jwks_url"), "must begin with https://: whoever changes these keys can be anybody")
+    names = {name: section.text(name) for name in ("issuer", "audience")}
+    for name, text in names.items():
+        if not text:
+            raise ConfigError(section.at(name), "must not be empty: a token is checked against it")
+    claim = section.text("claim", "sub")
+    return Oidc(**names, jwks_url=keys, claim=claim, leeway_s=section.whole("leeway_s", 60, at_most=600))
+
+
+def _trusted(url: str) -> bool:
+    """Whether nobody on the way can change what comes from there."""
+    try:
+        parts = urlsplit(url)
+        here = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    except ValueError:
+        return False
+    return bool(parts.hostname) and "@" not in parts.netloc and (parts.scheme == "https" or here)
 
 
 def _check_references(config: Config) -> None:

@@ -7,6 +7,7 @@
     │   ├── NotSupported     the question has no private form here; the message names the nearest that has
     │   ├── BudgetExhausted  the charge does not fit what is left
     │   ├── Conflict         the same request is being answered, or its key was used for another
+    │   ├── RateLimited      too many calls a minute; the message says how long to wait
     │   ├── Unauthorized     we do not know who asks
     │   └── NotFound         there is no such thing, or it is not the asker's
     └── Failed               we could not answer
@@ -21,8 +22,9 @@ value that came from the data.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from typing import Any
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -66,24 +68,55 @@ class NotSupported(Refused):
 
 
 class BudgetExhausted(Refused):
-    """The charge `asked` does not fit into what is `left` on `account` until it `resets`; `longest` rows would."""
+    """The charge `asked` does not fit into what is `left` on `account` until it `resets`.
+
+    `longest` is the length of the longest list that would fit, and `instead` are requests that would. `words` are
+    those of a refusal that was told before, by a service.
+    """
 
     def __init__(
-        self, asked: object, left: object, account: str = "", resets: date | None = None, longest: int | None = None
+        self,
+        asked: object,
+        left: object,
+        account: str = "",
+        resets: date | None = None,
+        longest: int | None = None,
+        instead: Sequence[Mapping[str, Any]] = (),
+        words: str = "",
     ) -> None:
         self.asked, self.left, self.account, self.resets, self.longest = asked, left, account, resets, longest
+        self.instead = tuple(instead)
         whose = f" of {account}" if account else ""
         ways = [f"a list of {longest} would fit"] if longest else []
         ways += [] if resets is None else [f"the next period begins on {resets.isoformat()}"]
         way_out = "; ".join(ways) or "the owner can grant more"
-        super().__init__(f"this needs {asked}, and only {left}{whose} are left: {way_out}")
+        super().__init__(words or f"this needs {asked}, and only {left}{whose} are left: {way_out}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.asked, self.left, self.account, self.resets, self.longest)
+        parts = self.asked, self.left, self.account, self.resets, self.longest, self.instead, str(self)
+        return type(self), parts
 
 
 class Conflict(Refused):
-    """The same request is being answered at this moment, or its key was used for another one."""
+    """The same call is being answered at this moment, or its key was `reused` for another one."""
+
+    def __init__(self, words: str, *, reused: bool = False) -> None:
+        super().__init__(words)
+        self.reused = reused
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self),), {"reused": self.reused}
+
+
+class RateLimited(Refused):
+    """Too many calls: the next one is let in after `wait_s` seconds."""
+
+    def __init__(self, words: str, wait_s: int = 1) -> None:
+        super().__init__(words)
+        self.wait_s = wait_s
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (str(self), self.wait_s)
 
 
 class Unauthorized(Refused):

@@ -65,7 +65,7 @@ class Receipt:
             "unit": self.unit,
             "charge": self.charge.to_dict(),
             "left": self.left.to_dict(),
-            "resets": None if self.resets is None else self.resets.isoformat(),
+            "resets": _serial(self.resets),
             "error95": dict(self.error95),
             "data_version": self.data_version,
             "digest": self.digest,
@@ -74,13 +74,12 @@ class Receipt:
 
     @classmethod
     def from_dict(cls, serial: Mapping[str, Any]) -> Receipt:
-        resets = serial["resets"]
         return cls(
             mechanism=serial["mechanism"],
             unit=serial["unit"],
             charge=Charge.from_dict(serial["charge"]),
             left=Charge.from_dict(serial["left"]),
-            resets=None if resets is None else date.fromisoformat(resets),
+            resets=_day(serial["resets"]),
             error95=serial["error95"],
             data_version=serial["data_version"],
             digest=serial["digest"],
@@ -217,6 +216,18 @@ class Estimate:
             "answers_left": self.answers_left,
         }
 
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Estimate:
+        """The inverse of `to_dict`."""
+        return cls(
+            mechanism=serial["mechanism"],
+            least=Charge.from_dict(serial["charge"]["least"]),
+            worst=Charge.from_dict(serial["charge"]["worst"]),
+            error95=serial["error95"],
+            left=Charge.from_dict(serial["left"]),
+            answers_left=serial["answers_left"],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -241,7 +252,14 @@ class Standing:
             "reserved": self.reserved,
             "left": self.left,
         }
-        return {"account": self.account, **{name: charge.to_dict() for name, charge in parts.items()}}
+        amounts = {name: charge.to_dict() for name, charge in parts.items()}
+        return {"account": self.account, **amounts, "resets": _serial(self.resets)}
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Standing:
+        """The inverse of `to_dict`; `left` follows from the rest."""
+        parts = {name: Charge.from_dict(serial[name]) for name in ("limit", "granted", "spent", "reserved")}
+        return cls(serial["account"], **parts, resets=_day(serial["resets"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +275,15 @@ class BudgetReport:
         return {
             "analyst": self.analyst,
             "mode": self.mode,
-            "resets": None if self.resets is None else self.resets.isoformat(),
+            "resets": _serial(self.resets),
             "accounts": [account.to_dict() for account in self.accounts],
         }
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> BudgetReport:
+        """The inverse of `to_dict`."""
+        accounts = list(map(Standing.from_dict, serial["accounts"]))
+        return cls(serial["analyst"], serial["mode"], _day(serial["resets"]), accounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +305,12 @@ class ChargeRow:
             "state": self.state,
         }
 
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> ChargeRow:
+        """The inverse of `to_dict`."""
+        charge = Charge.from_dict(serial["charge"])
+        return cls(serial["at"], serial["digest"], serial["account"], charge, serial["state"])
+
 
 @dataclass(frozen=True, slots=True)
 class Charges:
@@ -291,6 +321,11 @@ class Charges:
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": [row.to_dict() for row in self.rows], "next": self.next}
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Charges:
+        """The inverse of `to_dict`."""
+        return cls([ChargeRow.from_dict(row) for row in serial["rows"]], serial["next"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +345,11 @@ class TableRow:
             "measures": [dict(measure) for measure in self.measures],
         }
 
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> TableRow:
+        """The inverse of `to_dict`."""
+        return cls(serial["table"], serial["unit"], serial["columns"], serial["measures"])
+
 
 @dataclass(frozen=True, slots=True)
 class Tables:
@@ -319,6 +359,11 @@ class Tables:
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": [row.to_dict() for row in self.rows]}
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Tables:
+        """The inverse of `to_dict`."""
+        return cls([TableRow.from_dict(row) for row in serial["rows"]])
 
 
 def pandas_frame(columns: Mapping[str, str], data: Mapping[str, Any]) -> pandas.DataFrame:
@@ -374,6 +419,10 @@ def _array(values: Any) -> Any:
         objects[:] = values
         return objects
     return values.astype("datetime64[us]") if values.dtype == "datetime64[D]" else values
+
+
+def _day(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text)
 
 
 def _serial(value: Any) -> Any:

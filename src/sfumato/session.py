@@ -5,19 +5,27 @@ A session wires the parts together and knows who asks; every answer comes from `
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self, TypeAlias
 
 from sfumato import noise_key
-from sfumato.accounting import Charge
+from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
-from sfumato.answer import Desk, Inquiry, answer
-from sfumato.budget import Hold, Ledger, accounts_of, open_ledger, report
+from sfumato.answer import Desk, Inquiry, answer, answered, cell
+from sfumato.budget import Account, Call, Hold, Ledger, Settled, accounts_of, open_ledger, report
 from sfumato.catalog import Catalog
 from sfumato.config import Config, load_config
-from sfumato.errors import InvalidArgument, NotSupported, SfumatoError
+from sfumato.errors import Conflict, InvalidArgument, NotFound, NotSupported, SfumatoError
+from sfumato.mechanisms import context
+from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.request import Request
@@ -27,6 +35,13 @@ from sfumato.query.values import plain
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, TableRow, Tables
 
 Question: TypeAlias = str | Request | Mapping[str, Any]
+
+POLICY = "policy"
+FROM_POLICY = "the values that the policy lists; no row was read"
+CLOSED_CALL = "the call with this Idempotency-Key was closed without an answer; ask again with a new key"
+
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+_PLANS, _LARGEST_DOMAIN = 512, 1000  # plans that are kept, and the size of a domain up to which they are
 
 
 class Session:
@@ -44,6 +59,7 @@ class Session:
         self._clock = clock or _utc_now
         key = noise_key.read_key(self.config.key_file)
         self._catalog = Catalog(self.config)
+        self._plans = _Plans()
         self._ledger: Ledger | None = None
         try:
             self._catalog.policy(self._clock())  # a configuration that does not fit the live schema is told now
@@ -56,12 +72,34 @@ class Session:
             self.close()
             raise
 
-    def ask(self, question: Question, *, analyst: str) -> Answer:
-        """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
-        return answer(self._inquiry(question, analyst), self._desk)
+    def ask(self, question: Question, *, analyst: str, call: Call | None = None) -> Answer:
+        """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON.
+
+        A `call` that was made before gives what it gave then, even where the data has a new version since.
+        """
+        if call is not None and (begun := self._desk.ledger.called(self._own(analyst), call)) is not None:
+            return self._called_again(begun, analyst)
+        listing = self._listing(question)
+        if listing is not None:
+            return self._listed(listing, analyst)
+        inquiry = self._inquiry(question, analyst)
+        return answer(inquiry if call is None else replace(inquiry, call=call), self._desk)
+
+    def recall(self, digest: str, *, analyst: str) -> Answer:
+        """An answer that this analyst was given before, with its first receipt. Free; no row is read."""
+        settled = None
+        if _DIGEST.fullmatch(digest):  # a store may not take any text
+            settled = self._desk.ledger.recall(
+                self._own(analyst), digest, lambda table: self._paying(analyst, table), self._clock()
+            )
+        if settled is None:
+            raise NotFound("there is no such answer; ask the question again, which is free where it was answered")
+        return answered(settled)
 
     def estimate(self, question: Question, *, analyst: str) -> Estimate:
         """What a question would cost this analyst and how accurate it would be. Free; no row is read."""
+        if self._listing(question) is not None:
+            return Estimate(POLICY, NOTHING, NOTHING, {}, self.budget(analyst).accounts[0].left, None)
         inquiry = self._inquiry(question, analyst)
         mechanism, k, ledger = inquiry.plan.mechanism, inquiry.plan.k, self._desk.ledger
         shorter = [mechanism.steps(rows, stopped=True) for rows in range(k)]
@@ -101,16 +139,30 @@ class Session:
         """What may be asked about."""
         return Tables([_described(table) for table in self._catalog.policy(self._clock()).tables.values()])
 
-    def finish(self) -> int:
+    @property
+    def ledger(self) -> Ledger:
+        """The books behind this session."""
+        return self._desk.ledger
+
+    def now(self) -> datetime:
+        """The moment, by the clock of this session."""
+        return self._clock()
+
+    def check(self) -> dict[str, str]:
+        """Whether the parts that every answer needs are in order, each "ok" or not. No row is read."""
+        parts = {"ledger": self._desk.ledger.check, "engines": self._catalog.check}
+        return {name: _fine(check) for name, check in parts.items()}
+
+    def finish(self, which: Callable[[Hold], bool] = lambda _: True) -> int:
         """Answer what was reserved and never answered, so that asking again is free; how many were finished.
 
         Where the key or the policy is no longer the one it was reserved under, no such answer can be made any more,
-        and its worst case is spent.
+        and its worst case is spent. `which` leaves alone what may be in the hands of another process.
         """
         finished = 0
         for hold in self._desk.ledger.holds():
-            if hold.request.get("type") == "release":
-                continue  # whoever began it runs it again, by its name
+            if hold.request.get("type") == "release" or not which(hold):
+                continue  # whoever began a release runs it again, by its name
             inquiry = self._resumed(hold)
             if inquiry is None:
                 self._desk.ledger.keep(hold, self._clock())
@@ -132,14 +184,64 @@ class Session:
         same = (hold.digest, hold.epoch) == (inquiry.plan.digest, self._desk.epoch)
         return inquiry if same else None
 
+    def _called_again(self, digest: str, analyst: str) -> Answer:
+        """What a call has begun: its answer, or the rest of the way to it."""
+        try:
+            return self.recall(digest, analyst=analyst)
+        except NotFound:
+            hold = self._desk.ledger.hold(self._own(analyst), digest)
+        inquiry = None if hold is None else self._resumed(hold)
+        if inquiry is not None:
+            answer(inquiry, self._desk, resume=True)
+        try:
+            return self.recall(digest, analyst=analyst)  # as it first left, whoever settled it in the meantime
+        except NotFound:
+            raise Conflict(CLOSED_CALL, reused=True) from None
+
+    def _listing(self, question: Question) -> Listing | None:
+        """The listing that a question in SQL asks for, if it is one."""
+        sql = question.get("sql") if isinstance(question, Mapping) and len(question) == 1 else question
+        return read_listing(sql, self._catalog.policy(self._clock())) if isinstance(sql, str) else None
+
+    def _listed(self, listing: Listing, analyst: str) -> Answer:
+        """What the policy says, for nothing: no row is read, so that there is nothing to hide and nothing to pay."""
+        table = self._catalog.policy(self._clock()).table(listing.table)
+        rows = [{listing.column: cell(value)} for value in listing.values]
+        digest = hashlib.sha256(context(table=table.name, listing=json.dumps(rows))).hexdigest()
+        body = {
+            "columns": {listing.column: table.column(listing.column).type},
+            "rows": rows,
+            "stopped": False,
+            "receipt": {
+                "mechanism": POLICY,
+                "unit": table.privacy_unit,
+                "error95": {},
+                "data_version": table.version,
+                "digest": f"sha256:{digest}",
+            },
+            "notes": [FROM_POLICY],
+        }
+        standing = self.budget(analyst).accounts[0]
+        return answered(Settled(json.dumps(body), NOTHING, standing.left, standing.resets, repeat=False))
+
     def _inquiry(self, question: Question, analyst: str) -> Inquiry:
         policy = self._catalog.policy(self._clock())
-        return self._planned(_read(question, policy), policy, analyst)
+        return self._plans.get(question, analyst, policy) or self._plans.keep(
+            question, policy, self._planned(_read(question, policy), policy, analyst)
+        )
 
     def _planned(self, request: Request, policy: Policy, analyst: str) -> Inquiry:
         prices = self.config.budgets[self.config.analyst(analyst).budget].prices
         made = plan(request, policy, prices, self._desk.epoch)
         return Inquiry(analyst, accounts_of(self.config, analyst, made.table), made)
+
+    def _own(self, analyst: str) -> str:
+        """The name of an analyst's own account."""
+        return accounts_of(self.config, analyst)[0].name
+
+    def _paying(self, analyst: str, table: str) -> tuple[Account, ...]:
+        """Who would pay for a question about a table, which may not be in the configuration any more."""
+        return accounts_of(self.config, analyst, table if table in self.config.tables else None)
 
     def close(self) -> None:
         """Let go of the engines and the ledger. What is being answered stays reserved, and is finished next time."""
@@ -152,6 +254,50 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _fine(check: Callable[[], None]) -> str:
+    try:
+        check()
+    except SfumatoError:
+        return "not ok"
+    return "ok"
+
+
+class _Plans:
+    """The latest questions with their plans: reading SQL takes longer than looking a repeat up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], tuple[Policy, Inquiry]] = OrderedDict()
+
+    def get(self, question: Question, analyst: str, policy: Policy) -> Inquiry | None:
+        name = _spelled(question)
+        with self._lock:
+            found = None if name is None else self._kept.get((analyst, name))
+            if found is None or found[0] is not policy:
+                return None
+            self._kept.move_to_end((analyst, name or ""))
+            return found[1]
+
+    def keep(self, question: Question, policy: Policy, inquiry: Inquiry) -> Inquiry:
+        name = _spelled(question)
+        if name is not None and len(inquiry.plan.domain or ()) <= _LARGEST_DOMAIN:
+            with self._lock:
+                self._kept[inquiry.analyst, name] = policy, inquiry
+                while len(self._kept) > _PLANS:
+                    self._kept.popitem(last=False)
+        return inquiry
+
+
+def _spelled(question: Question) -> str | None:
+    """A question as text that no other question has; None where it has none."""
+    if isinstance(question, str):
+        return f"sql {question}"
+    try:
+        return json.dumps(question, separators=(",", ":")) if type(question) is dict else None
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _read(question: Question, policy: Policy) -> Request:

@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.charts import NOTHING_SHOWN, Figures, figure, heading, shown, visible
+from sfumato.charts import NOTHING_SHOWN, Figures, Panel, figure, heading, shown, visible
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, Standing
 
 
@@ -243,6 +243,53 @@ def render_charges(charges: Charges) -> RenderableType:
     if charges.next is None:
         return grid
     return Group(grid, "", Words(f"There are more, from {charges.next} on.", "dim", cropped=False))
+
+
+_DAYS = (1, 2, 3, 7, 14, 21, 31)
+
+
+def render_shares(panels: Sequence[Panel]) -> RenderableType:
+    """Shares that rise by day, a table for each panel: its lines below one another, some days across."""
+    tables = [part for panel in panels if panel.lines for part in ("", indented(_shares(panel)))]
+    return Group(*tables[1:])
+
+
+def _shares(panel: Panel) -> Table:
+    days = [day for day in _DAYS if day <= max(map(len, panel.lines.values()))]
+    grid = _grid(())
+    grid.expand = False
+    grid.add_column(Words(f"{heading(panel.title):<24}"))  # so that the days of all panels are below one another
+    for day in days:
+        grid.add_column(Words(f"day {day}", cropped=False), justify="right", no_wrap=True)
+    for label, line in panel.lines.items():
+        grid.add_row(Words(label), *(Words(share_of(line[day - 1]), cropped=False) for day in days))
+    return grid
+
+
+def share_of(share: float) -> str:
+    """A share in percent, of which a little is never nothing and nearly all never all.
+
+    >>> [share_of(share) for share in (0, 0.0004, 0.066, 0.25, 0.9996, 1)]
+    ['0%', '<0.1%', '6.6%', '25.0%', '>99.9%', '100%']
+    """
+    if 0 < share < 0.001:
+        return "<0.1%"
+    if 0.999 < share < 1:
+        return ">99.9%"
+    return f"{100 * share:.1f}%" if 0 < share < 1 else f"{share:.0%}"
+
+
+def render_spending(rows: Sequence[tuple[str, str, Fraction, Fraction]]) -> RenderableType:
+    """What accounts have paid for whose questions: (account, analyst, units, calls)."""
+    if not rows:
+        return Text("Nothing was charged.")
+    grid = _grid(("account", "analyst"))
+    _add_number(grid, "units")
+    _add_number(grid, "calls")
+    grid.expand = False
+    for account, analyst, units, calls in rows:
+        grid.add_row(Words(account), Words(analyst), _amount(units), _amount(calls))
+    return grid
 
 
 def lines(told: Mapping[str, str]) -> RenderableType:

@@ -331,7 +331,8 @@ BAD = [
 
 
 def test_a_hundred_refused_questions_leave_no_trace(each_world):
-    questions = [*sql_tests().REFUSED, *BAD]
+    listings = "SELECT DISTINCT "  # of a public domain are answered from the policy
+    questions = [*(sql for sql in sql_tests().REFUSED if not sql.startswith(listings)), *BAD]
     assert len(questions) > 100
     with each_world.open() as session:
         session.ask(REGION, analyst="anna")

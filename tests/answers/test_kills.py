@@ -136,7 +136,9 @@ Told = tuple[int, str, str, str]
 
 
 def seen(told: Path) -> list[Told]:
-    return [tuple(json.loads(line)) for line in told.read_bytes().splitlines()] if told.exists() else []
+    """What was written down whole: a kill can tear a line where a page of the file ends."""
+    lines = told.read_bytes().splitlines() if told.exists() else []
+    return [tuple(json.loads(line)) for line in lines if line.startswith(b"[") and line.endswith(b"]")]
 
 
 def shown(text: str) -> set[str]:
@@ -270,7 +272,7 @@ def wrong(world: World, told: Path) -> list[str]:
 
 def unstored(tables: dict[str, Any], settles: list[Any], told: list[Told]) -> Iterator[str]:
     """What left and is not what is stored, or what the journal says that left."""
-    stored = {(account, digest): body for account, digest, body in tables["answers"]}
+    stored = {(account, digest): body for account, digest, body, *_ in tables["answers"]}
     signed = {(account, digest): json.loads(note)["answer"] for _, account, digest, _, _, note in settles}
     for number, analyst, _, text in told:
         key = f"analyst:{analyst}", json.loads(text)["receipt"]["digest"]

@@ -199,7 +199,7 @@ class Walk:
         self.stop()
         before = self.holds()
         self.session = self.world.open()
-        answered = {(account, digest) for account, digest, _ in self.rows("answers")}
+        answered = {(account, digest) for account, digest, *_ in self.rows("answers")}
         for account, digest, parts in before:
             if (account, digest) not in answered:
                 self.drop(account.removeprefix("analyst:"), digest)

@@ -71,6 +71,15 @@ def test_sql_and_structured_requests_meet_in_one_plan(sql, request_, policy, pri
 
 REFUSED = {
     "SELECT * FROM engagements": "would list people",
+    "SELECT * FROM engagements LIMIT 100": "no preview of engagements; count them, by article, job title, region",
+    "SELECT * FROM engagements WHERE region = 'emea' LIMIT 100": "and 2 more: SELECT article, COUNT(DISTINCT",
+    "SELECT e.* FROM engagements e LIMIT 100": "would list people",
+    "SELECT article, n FROM engagements LIMIT 10": "no preview of them: add COUNT(DISTINCT member_id) and GROUP BY",
+    'SELECT e.article AS "article", e.n FROM engagements e LIMIT 10': "GROUP BY article, n ORDER BY 3 DESC LIMIT 10",
+    "SELECT region FROM engagements LIMIT 10": "its values alone are free: SELECT DISTINCT region",
+    "SELECT 1": "nothing is asked without FROM; if this was to test the connection, it works. There is engagements",
+    "SELECT *": "nothing is asked without FROM",
+    "SELECT DISTINCT region FROM engagements": "but for one column of a public domain",
     "SELECT article FROM engagements": "add COUNT(DISTINCT member_id)",
     "SELECT article FROM engagements GROUP BY article": "ORDER BY COUNT(DISTINCT member_id) DESC for",
     "SELECT article FROM engagements GROUP BY article LIMIT 10": "ORDER BY COUNT(DISTINCT member_id) DESC for",

@@ -43,7 +43,7 @@ class _Walk:
         self.balances: dict[tuple[str, str], Balance] = {}
         self.paid: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.payloads: dict[str, str] = {}
-        self.answers: dict[tuple[str, str], str] = {}
+        self.answers: dict[tuple[str, str], tuple[str, str]] = {}
 
     def step(self, row: Row, stored: str) -> bool:
         """Whether a row is the next one. Only then is it read: others may hold anything."""
@@ -57,7 +57,7 @@ class _Walk:
             note = json.loads(row.note)
             self.paid[row.account, note["atom"]].update(note["steps"])
             self.payloads.setdefault(note["atom"], note["payload"])
-            self.answers.setdefault((row.account, row.digest), note["answer"])
+            self.answers.setdefault((row.account, row.digest), (note["answer"], note.get("receipt", sha256(""))))
         return True
 
 
@@ -87,8 +87,9 @@ def _wrong_answers(books: Books, walk: _Walk) -> Iterator[str]:
     for atom in sorted(payloads.keys() | walk.payloads.keys()):
         if sha256(payloads.get(atom, "")) != walk.payloads.get(atom):
             yield f"the stored ranking {atom} is not the one that was paid for"
-    for account, digest, body in books.run("SELECT account, digest, body FROM answers ORDER BY account, digest"):
-        if sha256(body) != walk.answers.get((account, digest)):
+    answers = books.run("SELECT account, digest, body, receipt FROM answers ORDER BY account, digest")
+    for account, digest, body, receipt in answers:
+        if (sha256(body), sha256(receipt)) != walk.answers.get((account, digest)):
             yield f"the stored answer {digest} of {account} is not the one that left"
     stored = {(account, atom): steps for account, atom, steps in books.run("SELECT account, atom, steps FROM paid")}
     for account, atom in sorted(stored.keys() | walk.paid.keys()):

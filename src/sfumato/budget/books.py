@@ -22,6 +22,8 @@ from sfumato.mechanisms import context
 
 SPOILT = "the books hold something that no ledger has written; put the newest copy in place"
 
+MOST_CALLS = 100_000  # of an account, with an idempotency key, that are remembered
+
 Movement: TypeAlias = Literal["reserve", "settle", "keep", "grant", "recover"]
 
 
@@ -224,11 +226,35 @@ class Books:
         """The answer of this digest, as each account has it."""
         return [body for (body,) in self.run("SELECT body FROM answers WHERE digest = ? ORDER BY account", digest)]
 
-    def store_answer(self, account: str, digest: str, body: str) -> None:
+    def receipt(self, account: str, digest: str) -> str:
+        """The receipt with which an answer first left; empty, where there is none."""
+        found = self.run("SELECT receipt FROM answers WHERE account = ? AND digest = ?", account, digest)
+        return found[0][0] if found else ""
+
+    def store_answer(self, account: str, digest: str, body: str, receipt: str) -> None:
         self.run(
-            "INSERT INTO answers (account, digest, body) VALUES (?, ?, ?) ON CONFLICT (account, digest) DO NOTHING",
-            *(account, digest, body),
+            "INSERT INTO answers (account, digest, body, receipt) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (account, digest) DO NOTHING",
+            *(account, digest, body, receipt),
         )
+
+    def call(self, account: str, key: str) -> tuple[str, str] | None:
+        """The body of the call that carried this idempotency key, as a hash, and the request that it began."""
+        found = self.run("SELECT body, digest FROM calls WHERE account = ? AND key = ?", account, key)
+        return (found[0][0], found[0][1]) if found else None
+
+    def begin_call(self, account: str, key: str, body: str, digest: str) -> None:
+        """Write a call down, and forget one that is long past: repeats are free, and must not fill the disk."""
+        [(latest,)] = self.run("SELECT COALESCE(MAX(number), 0) FROM calls WHERE account = ?", account)
+        self.run(
+            "INSERT INTO calls (account, key, number, body, digest) VALUES (?, ?, ?, ?, ?)",
+            *(account, key, latest + 1, body, digest),
+        )
+        self.run("DELETE FROM calls WHERE account = ? AND number <= ?", account, latest + 1 - MOST_CALLS)
+
+    def touch(self) -> None:
+        """A change that changes nothing, which only books that can be written let happen."""
+        self.run("UPDATE ledger SET version = version")
 
     # -- holds --
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sfumato.accounting import Charge
+from sfumato.budget.sharing import Batch
 from sfumato.budget.store import raise_bare
 from sfumato.errors import InvalidArgument, LedgerFailed
 
@@ -62,6 +63,13 @@ class Mark:
         shared = {name: self.totals[name] | other.totals[name] for name in self.totals.keys() & other.totals.keys()}
         return Mark(later.ledger, later.sequence, later.head, {**self.totals, **other.totals, **shared})
 
+    def covers(self, other: Mark) -> bool:
+        """Whether another mark adds nothing to this one."""
+        if other.ledger != self.ledger or other.sequence > self.sequence:
+            return False
+        mine = self.totals
+        return all(name in mine and mine[name] | total == mine[name] for name, total in other.totals.items())
+
     def to_line(self) -> bytes:
         totals = {name: [total.period, total.spent.to_dict()] for name, total in self.totals.items()}
         serial = {"ledger": self.ledger, "sequence": self.sequence, "head": self.head, "totals": totals}
@@ -76,47 +84,102 @@ class Mark:
         return cls(**serial, totals=totals)
 
 
+class _Marks(Batch):
+    """Marks that go to disk as one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks: list[Mark] = []
+
+
 class Fence:
-    """The file: one mark a line, which count together. Threads and processes may share it."""
+    """The file: one mark a line, which count together. Threads and processes may share it; threads share a sync."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._mutex = threading.Lock()
+        self._mutex = threading.Lock()  # guards what is below; nobody waits for the disk with it
         self._read: tuple[tuple[int, ...], Mark | None] = ((0, 0, 0), None)
+        self._batch = _Marks()
+        self._writing = threading.Lock()  # with the file lock: one writer at a time
+        self._synced: Mark | None = None  # what this process knows to be on disk, not just in the file
+        self._doubtful = False  # whether a sync failed or was interrupted
 
     def mark(self) -> Mark | None:
         """All marks together; None where there is no fence."""
         with self._mutex, _told():
             return self._current()
 
+    def stamp(self) -> tuple[int, ...] | None:
+        """What every change of the file changes; None where there is none."""
+        try:
+            return _state(os.stat(self.path))  # noqa: PTH116
+        except OSError:
+            return None
+
     def advance(self, mark: Mark) -> None:
         """Write a mark down, unless all of it is known. On disk when it returns."""
-        with self._mutex, _told(), self._locked():
-            known = self._current()
-            if known is None or known.ledger != mark.ledger:
-                raise LedgerFailed(GONE)
-            if known | mark == known:
+        with self._mutex, _told():
+            if self._stands(mark):
                 return
-            if self._read[0][0] > _COMPACT_AT:
-                self._replace(known | mark)
+            batch = self._batch
+            batch.marks.append(mark)
+        batch.once(lambda: self._write(batch))
+        batch.check()
+
+    def _stands(self, mark: Mark) -> bool:
+        """Whether all of a mark is on disk already; not where another ledger's fence is, or none.
+
+        No file lock is needed to see that. The file grows, or is replaced as a whole by one that is on disk. So what
+        is in it now, and had been synced by this process before, is in whichever file a power cut leaves behind. Being
+        in it is not enough: another process may have written it a moment ago, and wait for its sync.
+        """
+        known = self._current()
+        if known is None or known.ledger != mark.ledger:
+            raise LedgerFailed(GONE)
+        return self._synced is not None and self._synced.covers(mark) and known.covers(mark)
+
+    def _write(self, batch: _Marks) -> None:
+        """One line and one sync for all marks of a batch."""
+        with self._writing:
+            with self._mutex:
+                if self._batch is batch:  # whoever comes from now on is in the next one
+                    self._batch = _Marks()
+            try:
+                with _told(), self._locked():
+                    self._add(batch.marks)
+            except LedgerFailed as failed:
+                batch.end(str(failed))
             else:
-                self._append(known, mark)
+                batch.end()
+
+    def _add(self, marks: list[Mark]) -> None:
+        with self._mutex:
+            known = self._current()
+        if known is None or any(mark.ledger != known.ledger for mark in marks):
+            raise LedgerFailed(GONE)
+        mark = functools.reduce(operator.or_, marks)
+        if self._doubtful or self._read[0][0] > _COMPACT_AT:
+            self._replace(known | mark)
+        else:
+            self._append(known, mark)
 
     def start(self, mark: Mark) -> None:
         """Put the first fence up, unless one stands there by now."""
-        with self._mutex, _told(), self._locked():
-            if self._current() is None:
+        with self._writing, _told(), self._locked():
+            with self._mutex:
+                known = self._current()
+            if known is None:
                 self._replace(mark)
 
     def begin(self, mark: Mark) -> None:
         """Put a new fence up in place of whatever stands there."""
-        with self._mutex, _told(), self._locked():
+        with self._writing, _told(), self._locked():
             self._replace(mark)
 
     def _current(self) -> Mark | None:
         """The file folded into one mark; read again only if it changed."""
         try:
-            found = self.path.stat()
+            found = os.stat(self.path)  # noqa: PTH116
         except FileNotFoundError:
             return None
         state = _state(found)
@@ -125,24 +188,34 @@ class Fence:
         return self._read[1]
 
     def _append(self, known: Mark, mark: Mark) -> None:
-        # A newline on both sides: a line torn by a power cut spoils nothing but itself.
-        line = b"\n" + mark.to_line() + b"\n"
+        """Add a line, if there is anything new in it, and sync: an unsynced line of somebody killed counts too."""
+        together = known if known.covers(mark) else known | mark
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
-            _write_all(descriptor, line)
-            self._read = (_state(os.fstat(descriptor)), known | mark)
+            with self._mutex:
+                if together is not known:
+                    # A newline on both sides: a line torn by a power cut spoils nothing but itself.
+                    _write_all(descriptor, b"\n" + mark.to_line() + b"\n")
+                    self._read = (_state(os.fstat(descriptor)), together)
+            # A system that failed to sync may say yes the next time, without having done it: then write all anew.
+            self._doubtful = True
+            os.fsync(descriptor)
+            self._doubtful, self._synced = False, together
         finally:
             os.close(descriptor)
 
     def _replace(self, mark: Mark) -> None:
+        self._doubtful = True  # until the folder knows the new file
         beside = self.path.with_name(self.path.name + ".new")
         descriptor = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
         try:
             _write_all(descriptor, mark.to_line() + b"\n")
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
         beside.replace(self.path)
         _sync_folder(self.path.parent)
+        self._doubtful, self._synced = False, mark
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -167,7 +240,6 @@ def _folded(content: bytes) -> Mark | None:
 def _write_all(descriptor: int, content: bytes) -> None:
     if os.write(descriptor, content) != len(content):
         raise OSError("the disk is full")
-    os.fsync(descriptor)
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:

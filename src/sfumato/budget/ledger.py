@@ -16,14 +16,16 @@ Invariants, which `verify` checks and the contract tests hold every store to:
    is not a part of the stored payload.
 5. A period, once begun, does not come again: the clock may go back, the books do not.
 6. No answer leaves before the fence has seen its charge (`sfumato.budget.fence`).
+7. A call that carried an idempotency key begins one request, once: with another body the key is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from typing import Any, Self, TypeAlias, TypeVar
@@ -31,11 +33,11 @@ from typing import Any, Self, TypeAlias, TypeVar
 from sfumato.accounting import NOTHING, Charge
 from sfumato.budget.audit import differences, sha256
 from sfumato.budget.books import Balance, Books, Hold, Movement, Part, Row
-from sfumato.budget.fence import Fence, Mark, Total
+from sfumato.budget.fence import UNWRITABLE, Fence, Mark, Total
 from sfumato.budget.migrations import LATEST, migrate
 from sfumato.budget.store import Run, Store
 from sfumato.config import Budget
-from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, LedgerFailed, LedgerSetBack
+from sfumato.errors import BudgetExhausted, ConfigError, Conflict, InvalidArgument, LedgerFailed, LedgerSetBack
 from sfumato.mechanisms import Step
 from sfumato.records import ChargeRow, Charges, Standing
 
@@ -50,6 +52,8 @@ NO_FENCE = (
     "Put the ledger or its fence back, or run: sfumato budget recover"
 )
 LEFT_BEHIND = "this request was closed or begun anew while it was being answered; what was charged stands"
+KEY_REUSED = "this Idempotency-Key was sent before with another body; use a new key for every new call"
+IN_FLIGHT = "a call with this Idempotency-Key is being answered at this moment; send it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,18 @@ class Account:
     name: str
     budget: Budget
     shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a client, by its idempotency key: hashes of the key and of the body that it came with."""
+
+    key: str
+    body: str
+
+    @classmethod
+    def of(cls, key: str, body: bytes) -> Call:
+        return cls(sha256(key), hashlib.sha256(body).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,7 @@ class Ask:
     version: str
     request: Mapping[str, Any]
     worst: tuple[Step, ...]
+    call: Call | None = None
 
     @property
     def own(self) -> Account:
@@ -100,12 +117,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The answer may leave. `charge` is what the asker's own account paid for it now."""
+    """The answer may leave. `charge` is what the asker's own account paid for it now, and `left` what it has left."""
 
     body: str
     charge: Charge
-    standing: Standing
+    left: Charge
+    resets: date | None
     repeat: bool
+
+
+class _Undone(Exception):
+    """Ends a transaction that was only to be tried."""
 
 
 class Ledger:
@@ -139,19 +161,35 @@ class Ledger:
         The same request again continues its reservation; with `resume`, nothing else happens. Where the atom is stored
         already, it is settled at once. `same` sees what stands behind the digest already, and may refuse.
         """
+        if same is None and (seen := self._seen_before(ask, now)) is not None:
+            return seen
         with self._books(self._store.writing) as books:
             if same is not None:
                 for begun in _begun_by(books, ask.digest):
                     same(begun)
+            new_call = _is_new(books, ask)
             settled = _repeated(books, ask, now)
             if settled is None:
                 if resume and books.hold(ask.own.name, ask.digest) is None:
                     raise LedgerFailed(LEFT_BEHIND)
                 hold = _held(books, ask, now)
                 nonce, payload = books.atom(ask.atom) or _begun(books, ask.atom)
-                if payload is None:
-                    return Held(bytes.fromhex(nonce))
-                settled = _settle(books, ask, hold, payload, reveal, now)
+                if payload is not None:
+                    settled = _settle(books, ask, hold, payload, reveal, now)
+            if new_call is not None:
+                books.begin_call(ask.own.name, new_call.key, new_call.body, ask.digest)
+            if settled is None:
+                return Held(bytes.fromhex(nonce))
+            mark = _mark(books, ask.accounts, now)
+        self.fence.advance(mark)
+        return settled
+
+    def _seen_before(self, ask: Ask, now: datetime) -> Settled | None:
+        """A repeat changes nothing, so that it need not wait for those who write."""
+        with self._books(self._store.reading) as books:
+            settled = None if _is_new(books, ask) else _repeated(books, ask, now)
+            if settled is None:
+                return None
             mark = _mark(books, ask.accounts, now)
         self.fence.advance(mark)
         return settled
@@ -182,6 +220,35 @@ class Ledger:
         with self._books(self._store.writing) as books:
             if books.hold(hold.account, hold.digest) == hold:
                 _keep(books, hold, now)
+
+    def recall(
+        self, own: str, digest: str, accounts_of: Callable[[str], Sequence[Account]], now: datetime
+    ) -> Settled | None:
+        """An answer as it first left to this account, if all that pay for its table now have paid for it."""
+        with self._books(self._store.reading) as books:
+            body, written = books.answer(own, digest), books.receipt(own, digest)
+            if body is None or not written:
+                return None
+            receipt = json.loads(written)
+            accounts = accounts_of(receipt["table"])
+            shared = (account.name for account in accounts if account.name != own)  # her own has paid: it is her answer
+            if any(_unpaid(receipt["worst"], books.paid(name, receipt["atom"])) for name in shared):
+                return None
+            mark = _mark(books, accounts, now)
+        self.fence.advance(mark)
+        charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
+        resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
+        return Settled(body, charge, left, resets, repeat=False)
+
+    def called(self, own: str, call: Call) -> str | None:
+        """The request that this call has begun already, by its digest; `Conflict` where its body was another."""
+        with self._books(self._store.reading) as books:
+            return _called(books, own, call)
+
+    def hold(self, own: str, digest: str) -> Hold | None:
+        """The reservation of a request that is not answered yet."""
+        with self._books(self._store.reading) as books:
+            return books.hold(own, digest)
 
     def holds(self) -> list[Hold]:
         """Reservations without an answer, the oldest first."""
@@ -251,6 +318,19 @@ class Ledger:
             return _standing(books, account, now)
 
     # -- trust --
+
+    def stamp(self) -> Hashable | None:
+        """While it stays the same, so do the books and their fence; None where that cannot be told cheaply."""
+        books = self._store.stamp()
+        return None if books is None else (books, self.fence.stamp())
+
+    def check(self) -> None:
+        """Raise unless the books can be read and written and continue what the fence saw. Nothing is changed."""
+        with suppress(_Undone), self._books(self._store.writing) as books:
+            books.touch()
+            raise _Undone
+        if not os.access(self.fence.path, os.W_OK):
+            raise LedgerFailed(UNWRITABLE)
 
     @contextmanager
     def _books(self, transaction: Callable[[], AbstractContextManager[Run]]) -> Iterator[Books]:
@@ -338,9 +418,25 @@ def token(step: Step) -> str:
 
 def _new(steps: Iterable[Step], paid: Collection[str]) -> tuple[Step, ...]:
     """The steps that are not paid for. After a stop that was shown there is nothing more to show."""
-    stops = [int(name.split()[1]) for name in paid if name.startswith("stop ")]
-    end = min(stops, default=None)
+    end = _end(paid)
     return tuple(step for step in steps if token(step) not in paid and (end is None or step.place < end))
+
+
+def _unpaid(steps: Iterable[str], paid: Collection[str]) -> list[str]:
+    """The same of steps by their names."""
+    end = _end(paid)
+    return [name for name in steps if name not in paid and (end is None or _place(name) < end)]
+
+
+def _end(paid: Iterable[str]) -> int | None:
+    return min((_place(name) for name in paid if name.startswith("stop ")), default=None)
+
+
+def _place(name: str) -> int:
+    """Where a step is in its list; 0 for what is no step of a list."""
+    _, _, rest = name.partition(" ")
+    number = rest.partition(" ")[0]
+    return int(number) if number.isdigit() else 0
 
 
 def _cost(steps: Iterable[Step]) -> Charge:
@@ -391,8 +487,9 @@ def _check_fits(account: Account, balance: Balance, cost: Charge, now: datetime)
 
 
 def _settle(books: Books, ask: Ask, hold: Hold, payload: str, reveal: Reveal, now: datetime) -> Settled:
-    revealed, before, paid_now = reveal(payload), books.answer(hold.account, hold.digest), NOTHING
+    revealed, before = reveal(payload), books.answer(hold.account, hold.digest)
     body = revealed.body if before is None else before
+    note = {"atom": hold.atom, "answer": sha256(body), "payload": sha256(payload)}
     for part in hold.parts:
         own = part.account == hold.account
         paid = books.paid(part.account, hold.atom)
@@ -402,14 +499,36 @@ def _settle(books: Books, ask: Ask, hold: Hold, payload: str, reveal: Reveal, no
         if not cost <= part.charge:
             raise LedgerFailed("an answer would cost more than was reserved for it; it does not leave")
         tokens = sorted(map(token, steps))
-        note = {"atom": hold.atom, "steps": tokens, "answer": sha256(body), "payload": sha256(payload)}
-        row = _row("settle", hold, part, now, reserved=NOTHING - part.charge, spent=cost, note=json.dumps(note))
-        books.move(_found(books, part), row)
+        row = _row("settle", hold, part, now, reserved=NOTHING - part.charge, spent=cost)
+        if own:
+            standing = _standing_after(books, ask.own, _found(books, part) + row, now)
+            settled = Settled(body, cost, standing.left, standing.resets, repeat=before is not None)
+            receipt = _receipt(settled, ask) if before is None else books.receipt(hold.account, hold.digest)
+        told = note | {"steps": tokens} | ({"receipt": sha256(receipt)} if own else {})
+        books.move(_found(books, part), replace(row, note=json.dumps(told)))
         books.pay(part.account, hold.atom, paid.union(tokens))
-        paid_now = cost if own else paid_now
-    books.store_answer(hold.account, hold.digest, body)
+    books.store_answer(hold.account, hold.digest, body, receipt)
     books.end_hold(hold)
-    return Settled(body, paid_now, _standing(books, ask.own, now), repeat=before is not None)
+    return settled
+
+
+def _standing_after(books: Books, account: Account, moved: Balance, now: datetime) -> Standing:
+    """An account with one balance as it will be: the current one, unless a period has begun since it was reserved."""
+    current = _balance(books, account, now)
+    return _stands(account, moved if moved.period == current.period else current, now)
+
+
+def _receipt(settled: Settled, ask: Ask) -> str:
+    """What the moment adds to an answer, and who must have paid for what before it is shown again."""
+    receipt = {
+        "charge": settled.charge.to_dict(),
+        "left": settled.left.to_dict(),
+        "resets": None if settled.resets is None else settled.resets.isoformat(),
+        "table": ask.request.get("table", ""),
+        "atom": ask.atom,
+        "worst": [token(step) for step in ask.worst],
+    }
+    return json.dumps(receipt, separators=(",", ":"))
 
 
 def _repeated(books: Books, ask: Ask, now: datetime) -> Settled | None:
@@ -417,7 +536,26 @@ def _repeated(books: Books, ask: Ask, now: datetime) -> Settled | None:
     body = books.answer(ask.own.name, ask.digest)
     if body is None or any(cost for _, cost in _costs(books, ask)):
         return None
-    return Settled(body, NOTHING, _standing(books, ask.own, now), repeat=True)
+    standing = _standing(books, ask.own, now)
+    return Settled(body, NOTHING, standing.left, standing.resets, repeat=True)
+
+
+def _is_new(books: Books, ask: Ask) -> Call | None:
+    """The ask's call, if its idempotency key has not been seen before."""
+    begun = None if ask.call is None else _called(books, ask.own.name, ask.call)
+    if begun not in (None, ask.digest):
+        raise Conflict(IN_FLIGHT)  # the data version has changed between two of its attempts
+    return ask.call if begun is None else None
+
+
+def _called(books: Books, own: str, call: Call) -> str | None:
+    found = books.call(own, call.key)
+    if found is None:
+        return None
+    body, digest = found
+    if body != call.body:
+        raise Conflict(KEY_REUSED, reused=True)
+    return digest
 
 
 def _begun_by(books: Books, digest: str) -> list[Mapping[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -38,6 +38,10 @@ class Store(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Run]:
         """A transaction that looks at one state of the books."""
+
+    def stamp(self) -> Hashable | None:
+        """What every commit of any process changes, for next to nothing; None where a store cannot tell."""
+        return None
 
     @abstractmethod
     def has_books(self, run: Run) -> bool:

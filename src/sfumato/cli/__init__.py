@@ -10,8 +10,10 @@ import click
 from sfumato import __version__
 from sfumato.cli.asking import ask, estimate
 from sfumato.cli.budget import budget
+from sfumato.cli.keys import keys
 from sfumato.cli.policy import policy
 from sfumato.cli.release import release
+from sfumato.cli.serving import serve
 from sfumato.cli.starting import demo, init
 from sfumato.cli.telling import Commands
 
@@ -35,5 +37,5 @@ def main() -> None:
     """
 
 
-for command in (demo, init, ask, estimate, budget, policy, release):
+for command in (demo, init, serve, ask, estimate, budget, keys, policy, release):
     main.add_command(command)

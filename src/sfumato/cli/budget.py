@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,12 @@ from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, para
 from sfumato.errors import InvalidArgument, LedgerSetBack, NotFound, nearest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType
 
     from sfumato.budget import Account, Ledger, Row
+    from sfumato.budget.usage import Overview
     from sfumato.config import Config
 
 
@@ -97,6 +100,135 @@ def history(as_json: bool, config: str, analyst: str | None, cursor: str | None,
             settings.analyst(analyst)
         charges = ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
     show(charges.to_dict(), lambda: render_charges(charges), as_json=as_json)
+
+
+def _range(command: Callable[..., None]) -> Callable[..., None]:
+    """The days that are looked at."""
+    since = "The first day (UTC); without it, 31 days are looked at."
+    for option in (
+        click.option("--until", metavar="DAY", help="The last day (UTC); without it, today."),
+        click.option("--since", metavar="DAY", help=since),
+    ):
+        command = option(command)
+    return command
+
+
+@budget.command("usage")
+@_range
+@with_config
+@answering
+def usage(as_json: bool, config: str, since: str | None, until: str | None) -> None:
+    """Show what was spent, by account and analyst.
+
+    With --json also by day. For owners: what somebody spent tells how long her lists were.
+
+    \b
+      sfumato budget usage --since 2026-11-01 --until 2026-11-30
+    """
+    from rich.console import Group
+
+    from sfumato.budget.usage import read_range
+    from sfumato.budget.usage import usage as spending
+    from sfumato.terminal import indented, render_spending
+
+    with _as_options("since", "until"):
+        days = read_range(since, until, now())
+    with _opened(config) as (_, ledger):
+        found = spending(ledger, *days)
+    rows = [(account, who, charge.information, charge.calls) for (account, who), charge in found.totals().items()]
+
+    def page() -> RenderableType:
+        head = paragraphs(f"Spent from {found.since} to {found.until}")
+        return Group(head, "", indented(render_spending(rows)))
+
+    show(found.to_dict(), page, as_json=as_json)
+
+
+@budget.command("forecast")
+@_range
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="UNITS,CALLS",
+    help="A budget to try; several times if several. Without it, those that analysts have.",
+)
+@click.option("--plot", metavar="FILE", help="Save a picture too: FILE.svg, .png, .html, or .json (Vega-Lite).")
+@with_config
+@answering
+def forecast(
+    as_json: bool, config: str, since: str | None, until: str | None, budgets: tuple[str, ...], plot: str | None
+) -> None:
+    """Show how many analysts would run dry under other budgets.
+
+    For each budget, the share of analysts who had spent more than that, by days since their first charge in a period.
+    Nobody exceeds a budget that is enforced: run with mode = "track" first, then choose.
+
+    \b
+      sfumato budget forecast --budget 1000,10 --budget 3000,30
+      sfumato budget forecast --since 2026-09-01 --plot dry.svg
+    """
+    from sfumato.budget.usage import overview, read_budget, read_range
+    from sfumato.cli.asking import chart_path
+
+    with _as_options("since", "until", "budget", chart="plot"):
+        days = read_range(since, until, now())
+        tried = [read_budget(text) for text in budgets]
+        picture = None if plot is None else chart_path(plot)
+        with _opened(config) as (settings, ledger):
+            found = overview(ledger, settings, *days, budgets=tried)
+    if picture is not None:
+        _draw(found, picture)
+    show(found.to_dict(), lambda: _forecast(found), as_json=as_json)
+
+
+@contextmanager
+def _as_options(*names: str, **others: str) -> Iterator[None]:
+    """What is wrong with an argument, told of the option that it came from."""
+    options = {name: f"--{name}" for name in names} | {f"--{name}": f"--{option}" for name, option in others.items()}
+    try:
+        yield
+    except InvalidArgument as refused:
+        raise InvalidArgument(options.get(refused.argument, refused.argument), refused.problem) from None
+
+
+_TITLE = "Analysts who would run dry"
+
+
+def _about(found: Overview) -> list[str]:
+    """Whose shares these are. Periods count from the first of the month on, so that a month is whole."""
+    begun, until = found.usage.since.replace(day=1), found.usage.until
+    return [
+        f"share of {found.forecast.whole()} in which more than the budget was spent",
+        f"periods begun since {begun}, as far as {until}",
+    ]
+
+
+def _draw(found: Overview, path: Path) -> None:
+    from sfumato.charts import steps
+
+    about = _about(found) if found.forecast.periods else [NOBODY]
+    picture = steps(found.forecast.panels()[:2], title=_TITLE, about=about)
+    try:
+        picture.save(path)
+    except OSError:
+        raise InvalidArgument("--plot", f"{str(path)!r} cannot be written") from None
+
+
+def _forecast(found: Overview) -> RenderableType:
+    from rich.console import Group
+
+    from sfumato.terminal import render_shares
+
+    if not found.forecast.periods:
+        return paragraphs(NOBODY)
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in found.forecast.notes]
+    whole, when = _about(found)
+    head = paragraphs(f"{_TITLE}: {whole}, by days since its first charge; {when}")
+    return Group(head, "", render_shares(found.forecast.panels()), "", paragraphs(*notes))
+
+
+NOBODY = "No analyst has spent anything in these days, so that nothing can be said about other budgets."
 
 
 @budget.command("verify")

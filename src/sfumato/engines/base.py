@@ -65,6 +65,11 @@ class Engine(ABC):
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         """The rows of one SELECT, in the engine's own dialect."""
 
+    def check(self) -> None:
+        """Raise `EngineFailed` unless every table can be reached. No row is read."""
+        for table in self.tables():
+            self.run(exp.select(exp.Literal.number(1)).from_(exp.table_(table, quoted=True)).limit(0))
+
     @abstractmethod
     def workspace(self) -> Workspace:
         """A place for one long job over the same tables. It ends when it is closed, or the engine is."""

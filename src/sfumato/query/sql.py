@@ -14,7 +14,7 @@ capped on the tokens, before anything recurses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -88,7 +88,8 @@ _HINTS: dict[str, str] = {
     "laterals": "JOIN has no private form here; ask the owner for a view that joins the tables",
     "with_": "WITH has no private form here; ask one SELECT of one table",
     "having": "HAVING has no private form: it would look at exact counts; take LIMIT k and read the list",
-    "distinct": f"SELECT DISTINCT has no private form; for the largest groups without their counts, {BARE}",
+    "distinct": "SELECT DISTINCT has no private form, but for one column of a public domain and nothing beside it; "
+    f"for the largest groups without their counts, {BARE}",
     "offset": "OFFSET has no private form; a longer LIMIT continues a shorter list and costs only the new rows",
     "windows": "window functions have no private form",
     "qualify": "QUALIFY has no private form; take LIMIT k",
@@ -135,25 +136,54 @@ _TOKEN_HINTS = {
 
 def read_sql(text: str, policy: Policy) -> Request:
     """The request that `text` makes, its filter typed by the policy."""
-    select = _parsed(text)
+    select = parsed(text)
+    check_clauses(select, _CLAUSES)
+    table, alias = table_of(select, policy)
+    return Reader(table, alias).request(select)
+
+
+def check_clauses(select: exp.Select, known: Container[str]) -> None:
+    """Refuse a clause that is not one of these, with what to try instead."""
     for clause, value in select.args.items():
-        if value and clause not in _CLAUSES:
+        if value and clause not in known:
             raise NotSupported(
                 _HINTS.get(clause, f"{clause.strip('_').upper()} has no private form; the form is {FORM}")
             )
-    table, alias = _table(select, policy)
-    return _Reader(table, alias).request(select)
 
 
 def read_filter(text: str, table: TablePolicy) -> Predicate:
     """The filter that `text` is: what could stand after WHERE in a question about the table."""
-    select = _parsed(f"SELECT 1 FROM filtered WHERE {text}")  # noqa: S608 - it is parsed, never run
+    select = parsed(f"SELECT 1 FROM filtered WHERE {text}")  # noqa: S608 - it is parsed, never run
     if any(value for clause, value in select.args.items() if clause not in ("expressions", "from_", "where")):
         raise NotSupported(f"a filter is what stands after WHERE, and nothing else; {_LITERALS}")
-    return _Reader(table, table.name).where(select.args["where"].this)
+    return Reader(table, table.name).where(select.args["where"].this)
 
 
-class _Reader:
+def example(table: TablePolicy, by: Sequence[str] = (), where: str = "") -> str:
+    """A question that can be asked of the table: its largest groups by these columns, or by its first."""
+    people = [measure for measure in table.measures.values() if measure.counts == "units"]
+    unit, named = f"COUNT(DISTINCT {identifier(table.privacy_unit)})", next(map(identifier, table.measures), "")
+    counted, by = unit if len(people) == 1 else named, by or [*table.columns][:1]
+    if not by or not counted:
+        return FORM
+    keys, last = ", ".join(map(identifier, by)), f"ORDER BY {len(by) + 1} DESC LIMIT {min(10, table.max_k)}"
+    clauses = f"SELECT {keys}, {counted}", f"FROM {identifier(table.name)}", where, f"GROUP BY {keys}", last
+    return " ".join(filter(None, clauses))
+
+
+def identifier(name: str) -> str:
+    """A name as SQL has it: in quotes where it would be read as something else."""
+    plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) and sqlglot.tokenize(name)[0].token_type is TokenType.VAR
+    return name if plain else exp.to_identifier(name, quoted=True).sql()
+
+
+def _some(names: Collection[str], most: int = 8) -> str:
+    """The first names of what may be many."""
+    listed = ", ".join([*names][:most])
+    return f"{listed} and {len(names) - most} more" if len(names) > most else listed
+
+
+class Reader:
     """One SELECT over one table: names resolve against its policy and the SELECT list."""
 
     def __init__(self, table: TablePolicy, alias: str) -> None:
@@ -183,10 +213,10 @@ class _Reader:
         """The columns and the measure of the SELECT list; None where it has no measure."""
         keys, measures = [], []
         for item in select.expressions:
-            self._check_alias(item)
-            measure = self._measure(item.unalias())
+            self.check_alias(item)
+            measure = self.measure(item.unalias())
             if measure is None:
-                keys.append(self._column(item.unalias()))
+                keys.append(self.column(item.unalias()))
             else:
                 measures.append(measure)
         if len(measures) > 1:
@@ -200,15 +230,26 @@ class _Reader:
     def _ordering(self, select: exp.Select) -> Measure:
         """The measure of a list without counts, which only its order names."""
         order = select.args.get("order")
-        if select.expressions and order and (measure := self._measure(_referenced(order.expressions[0].this, select))):
+        if select.expressions and order and (measure := self.measure(referenced(order.expressions[0].this, select))):
             return measure
         people = f"COUNT(DISTINCT {self.table.privacy_unit})"
+        if select.expressions and not select.args.get("group"):
+            raise NotSupported(self._no_preview(select, people))
         bare = f", or ORDER BY {people} DESC for the largest groups without their counts"
-        raise NotSupported(
-            f"rows cannot be listed, only counted: add {people}{bare if select.args.get('group') or order else ''}"
+        raise NotSupported(f"rows cannot be listed, only counted: add {people}{bare}")
+
+    def _no_preview(self, select: exp.Select, people: str) -> str:
+        """Columns and nothing to count: somebody looks at the rows, and a tool has written the question."""
+        keys = [self.column(item.unalias()) for item in select.expressions]
+        by = [key.name for key in keys][:3]
+        public = len(keys) == 1 and keys[0].domain is not None
+        distinct = f"SELECT DISTINCT {identifier(by[0])}"
+        return (
+            f"rows cannot be listed, only counted, so that there is no preview of them: add {people} and GROUP BY, "
+            f"as in {example(self.table, by)}{f'; its values alone are free: {distinct} ...' if public else ''}"
         )
 
-    def _check_alias(self, item: exp.Expr) -> None:
+    def check_alias(self, item: exp.Expr) -> None:
         """An alias that is another column's name would mean one thing in GROUP BY and another in WHERE."""
         alias, name = item.alias.casefold(), item.unalias().name.casefold()
         if alias and alias != name and alias in {column.casefold() for column in self.table.columns}:
@@ -216,7 +257,7 @@ class _Reader:
                 f"AS {item.alias[:60]} is the name of a column of {self.table.name}; choose another alias"
             )
 
-    def _measure(self, node: exp.Expr) -> Measure | None:
+    def measure(self, node: exp.Expr) -> Measure | None:
         """The measure that an item of the SELECT list means, or None for a plain column."""
         if isinstance(node, exp.Count):
             return self._count(node)
@@ -225,7 +266,7 @@ class _Reader:
             return self._only("sum", f"SUM({column[:60]})", lambda m: (m.column or "").casefold() == column.casefold())
         if isinstance(node, exp.AggFunc):
             raise NotSupported(f"{node.sql_name()} has no private form here; there is {self._offer()}")
-        if not isinstance(node, exp.Column):
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return None
         known = {name.casefold(): measure for name, measure in self.table.measures.items()}
         return known.get(self._name(node).casefold())  # never a column's name: the policy sees to that
@@ -236,7 +277,7 @@ class _Reader:
         if every and not node.expressions:  # COUNT(1) counts rows as COUNT(*) does
             return self._only("rows", "COUNT(*)", lambda _: True)
         if isinstance(counted, exp.Distinct) and len(counted.expressions) == 1 and not counted.args.get("on"):
-            name = self._name(counted.expressions[0])
+            name = self._name(counted.expressions[0].unnest())  # some tools write COUNT(DISTINCT(x))
             if name.casefold() == self.table.privacy_unit.casefold():
                 return self._only("units", f"COUNT(DISTINCT {name[:60]})", lambda _: True)
         raise NotSupported(f"only people and rows can be counted here: there is {self._offer()}")
@@ -262,9 +303,12 @@ class _Reader:
             raise NotSupported(f"there is no table {node.table[:60]!r} in this question; FROM names {self.table.name}")
         return node.name
 
-    def _column(self, node: exp.Expr) -> Column:
-        if isinstance(node, exp.Star):
-            raise NotSupported("SELECT * would list people; count them: " + FORM)
+    def column(self, node: exp.Expr) -> Column:
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            raise NotSupported(
+                f"SELECT * would list people, so that there is no preview of {self.table.name}; count them, by "
+                f"{_some(self.table.columns) or 'nothing'}: {example(self.table)}"
+            )
         return self.table.column(self._name(node))
 
     # -- GROUP BY and ORDER BY --
@@ -285,15 +329,15 @@ class _Reader:
 
     def _position(self, node: exp.Expr, select: exp.Select) -> str:
         """The column that a GROUP BY or ORDER BY item means: by ordinal, alias or name."""
-        return self._column(_referenced(node, select)).name
+        return self.column(referenced(node, select)).name
 
     def _check_order(self, select: exp.Select, keys: list[Column], measure: Measure) -> None:
         order = select.args.get("order")
         if order is None:
             return
         first, *rest = order.expressions
-        item = _referenced(first.this, select)
-        if self._measure(item) != measure or not first.args.get("desc"):
+        item = referenced(first.this, select)
+        if self.measure(item) != measure or not first.args.get("desc"):
             raise NotSupported(f"a list is in the order of its counts, largest first: ORDER BY {measure.name} DESC")
         for ordered in rest:
             if ordered.args.get("desc") or self._position(ordered.this, select) not in {key.name for key in keys}:
@@ -316,7 +360,7 @@ class _Reader:
         return self._comparison(node)
 
     def _truth(self, node: exp.Column) -> Predicate:
-        column = self._column(node)
+        column = self.column(node)
         if column.type != "boolean":
             raise NotSupported(f"{column.name} is not a condition; compare it with something")
         return compared(column, "eq", True)
@@ -325,20 +369,20 @@ class _Reader:
         if type(node) in _COMPARISONS:
             forwards, backwards = _COMPARISONS[type(node)]
             if isinstance(node.this, exp.Column):
-                return compared(self._column(node.this), forwards, _literal(node.expression))
-            return compared(self._column(node.expression), backwards, _literal(node.this))
+                return compared(self.column(node.this), forwards, _literal(node.expression))
+            return compared(self.column(node.expression), backwards, _literal(node.this))
         if isinstance(node, exp.In) and not any(
             v for clause, v in node.args.items() if clause not in ("this", "expressions")
         ):
             values = [_literal(value) for value in node.expressions]
-            return compared(self._column(node.this), "in", values)
+            return compared(self.column(node.this), "in", values)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             bounds = [_literal(node.args["low"]), _literal(node.args["high"])]
-            return compared(self._column(node.this), "between", bounds)
+            return compared(self.column(node.this), "between", bounds)
         raise NotSupported(_LITERALS)
 
 
-def _parsed(text: str) -> exp.Select:
+def parsed(text: str) -> exp.Select:
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         raise NotSupported(f"a question is text of at most {MAX_LENGTH} characters")
     try:
@@ -386,8 +430,13 @@ def _not_understood(token: Token) -> str:
     return f"{word} is not understood here; {_QUOTE if may_be_a_column else f'the form is {FORM}'}"
 
 
-def _table(select: exp.Select, policy: Policy) -> tuple[TablePolicy, str]:
+def table_of(select: exp.Select, policy: Policy) -> tuple[TablePolicy, str]:
     source = select.args.get("from_")
+    if source is None and policy.tables:
+        raise NotSupported(
+            "nothing is asked without FROM; if this was to test the connection, it works. "
+            f"There is {_some(policy.tables)}: {example(next(iter(policy.tables.values())))}"
+        )
     node = source.this if source else None
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise NotSupported(f"ask of one table by its name; the form is {FORM}")
@@ -397,7 +446,7 @@ def _table(select: exp.Select, policy: Policy) -> tuple[TablePolicy, str]:
     return policy.table(node.name), node.alias or node.name
 
 
-def _referenced(node: exp.Expr, select: exp.Select) -> exp.Expr:
+def referenced(node: exp.Expr, select: exp.Select) -> exp.Expr:
     """An item of the SELECT list, if `node` is its ordinal or its alias; otherwise `node` itself."""
     items: list[exp.Expr] = select.expressions
     if isinstance(node, exp.Literal) and not node.is_string:
@@ -412,15 +461,23 @@ def _referenced(node: exp.Expr, select: exp.Select) -> exp.Expr:
     return node
 
 
-def _limit(select: exp.Select, table: TablePolicy) -> int | None:
+def limit_digits(select: exp.Select) -> str | None:
+    """The digits of LIMIT without leading zeros, however many they are; None where there is no LIMIT."""
     limit = select.args.get("limit")
     if limit is None:
         return None
     count = limit.args.get("expression")
     extras = [clause for clause, value in limit.args.items() if value and clause != "expression"]
-    if extras or not isinstance(count, exp.Literal) or count.is_string or not count.this.isdigit():
+    if extras or not isinstance(count, exp.Literal) or count.is_string or not re.fullmatch("[0-9]+", count.this):
         raise NotSupported("LIMIT takes a whole number, such as LIMIT 10")
-    digits = count.this.lstrip("0")
+    digits: str = count.this.lstrip("0")
+    return digits
+
+
+def _limit(select: exp.Select, table: TablePolicy) -> int | None:
+    digits = limit_digits(select)
+    if digits is None:
+        return None
     if not digits:
         raise NotSupported("LIMIT must be at least 1")
     if len(digits) > 9 or int(digits) > table.max_k:
