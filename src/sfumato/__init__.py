@@ -5,6 +5,7 @@
     with sf.open("sfumato.toml") as session:
         answer = session.ask("SELECT article, members FROM engagements GROUP BY article LIMIT 10", analyst="anna")
 
+`Client` makes the same calls to a service, over HTTP and with a key.
 The pure parts have doors of their own: `sfumato.mechanisms`, `sfumato.accounting`.
 """
 
@@ -15,7 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.accounting import Charge
-    from sfumato.errors import BudgetExhausted, Failed, NotFound, NotSupported, Refused, SfumatoError
+    from sfumato.client import AsyncClient, Client
+    from sfumato.errors import (
+        BudgetExhausted,
+        Conflict,
+        EngineFailed,
+        Failed,
+        LedgerFailed,
+        NotFound,
+        NotSupported,
+        RateLimited,
+        Refused,
+        SfumatoError,
+        Unauthorized,
+    )
     from sfumato.query.request import Histogram, TopK, Total
     from sfumato.records import Answer, Receipt
     from sfumato.release import (
@@ -36,15 +50,21 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "AsyncClient",
     "BudgetExhausted",
     "Charge",
+    "Client",
+    "Conflict",
     "Count",
+    "EngineFailed",
     "Failed",
     "Histogram",
+    "LedgerFailed",
     "Mean",
     "NotFound",
     "NotSupported",
     "Quantile",
+    "RateLimited",
     "Receipt",
     "Refused",
     "Released",
@@ -53,6 +73,7 @@ __all__ = [
     "Sum",
     "TopK",
     "Total",
+    "Unauthorized",
     "Units",
     "Variance",
     "open",
@@ -63,7 +84,11 @@ __all__ = [
 # Imported when they are first used: a command that prints its help needs no engine.
 _HOMES = {
     "sfumato.accounting": ("Charge",),
-    "sfumato.errors": ("BudgetExhausted", "Failed", "NotFound", "NotSupported", "Refused", "SfumatoError"),
+    "sfumato.client": ("AsyncClient", "Client"),
+    "sfumato.errors": (
+        *("BudgetExhausted", "Conflict", "EngineFailed", "Failed", "LedgerFailed", "NotFound", "NotSupported"),
+        *("RateLimited", "Refused", "SfumatoError", "Unauthorized"),
+    ),
     "sfumato.query.request": ("Histogram", "TopK", "Total"),
     "sfumato.records": ("Answer", "Receipt"),
     "sfumato.release": (
