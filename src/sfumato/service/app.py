@@ -1,0 +1,317 @@
+"""The HTTP service: routes over a session. What an answer is, `sfumato.answer` says; this is one of its doors.
+
+    Wall -> route -> admit (who) -> rate -> read the body -> session -> reply
+                └─ any refusal or failure -> problem
+
+Routes are thin: each hands its call to `Calls`, in a thread, because the engine and the ledger wait.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from importlib import metadata
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from sfumato.accounting import Charge
+from sfumato.budget import Call
+from sfumato.budget.keys import Keys
+from sfumato.budget.usage import overview, read_budget, read_range
+from sfumato.errors import Failed, InvalidArgument, NotFound, RateLimited, SfumatoError
+from sfumato.problems import Kind, kind_of, named, problem
+from sfumato.service import documents, pages
+from sfumato.service.auth import Door, Person, Right, check
+from sfumato.service.limits import Rates, read_key, read_object
+from sfumato.service.remembered import Remembered, Replies
+from sfumato.service.sweeping import Sweeper
+from sfumato.service.telemetry import METRICS_TYPE, Seen, Telemetry
+from sfumato.service.wall import Pairs, Scope, Wall, header
+from sfumato.session import Session
+
+PROBLEM = "application/problem+json"
+JSON = "application/json"
+ASK = "/v1/answers"
+AGAIN_S = "1"  # Retry-After of what will pass by itself
+READY_S = 2.0  # how long a look at the parts is good for
+MOST_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes back: always a whole body."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media: str = JSON
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a call says of itself in its headers, and where its traces go."""
+
+    authorization: str | None
+    seen: Seen
+
+    @classmethod
+    def of(cls, request: Request) -> Caller:
+        return cls(request.headers.get("authorization"), request.scope["sfumato.seen"])
+
+
+class Calls:
+    """What each route does, without HTTP around it."""
+
+    def __init__(self, session: Session, door: Door, telemetry: Telemetry) -> None:
+        self._session, self._door, self._telemetry = session, door, telemetry
+        self._rates = Rates(session.config.service.rate_per_minute)
+        self._replies = Replies(session.ledger, session.now)
+        self._looked: tuple[float, Reply] = (-READY_S, Reply(b""))
+
+    def ask(self, caller: Caller, body: bytes, key: str | None) -> Reply:
+        since = self._replies.stamp()
+        person = self._admitted(caller, "ask")
+        question, once = read_object(body), read_key(key)
+        call = None if once is None else Call.of(once, body)
+        answer = self._session.ask(question, analyst=person.analyst, call=call)
+        self._telemetry.answered(repeat=answer.receipt.repeat)
+        reply = _reply(answer.to_dict(), _budget_headers(answer.receipt.left, answer.receipt.resets))
+        sent = [("content-type", JSON), *reply.headers.items()]
+        pairs = tuple((name.encode(), value.encode()) for name, value in sent)
+        known = Remembered(person.analyst, pairs, reply.body)
+        self._replies.keep((caller.authorization or "", body, key), since, known, person.until)
+        return reply
+
+    def known(self, scope: Scope, body: bytes, seen: Seen) -> tuple[Pairs, bytes] | None:
+        """The reply to a question that was asked just so before, if nothing has happened since."""
+        if scope["path"] != ASK or scope["method"] != "POST":
+            return None
+        call = header(scope, b"authorization") or "", body, header(scope, b"idempotency-key")
+        found = self._replies.get(call)
+        if found is None or not self._rates.spare(found.analyst):
+            return None
+        seen.route, seen.analyst = ASK, found.analyst
+        self._telemetry.answered(repeat=True)
+        return found.headers, found.body
+
+    def estimate(self, caller: Caller, body: bytes) -> Reply:
+        person = self._admitted(caller, "estimate")
+        return _reply(self._session.estimate(read_object(body), analyst=person.analyst).to_dict())
+
+    def recall(self, caller: Caller, digest: str, known: str) -> Reply:
+        person = self._admitted(caller, "look")
+        answer = self._session.recall(digest, analyst=person.analyst)
+        standing = self._session.budget(person.analyst).accounts[0]
+        headers = _budget_headers(standing.left, standing.resets)
+        headers |= {"etag": f'"{digest}"', "cache-control": "private, no-cache"}
+        if _matches(known, f'"{digest}"'):
+            return Reply(b"", 304, headers)
+        return _reply(answer.to_dict(), headers)
+
+    def budget(self, caller: Caller) -> Reply:
+        person = self._admitted(caller, "look")
+        return _reply(self._session.budget(person.analyst).to_dict())
+
+    def charges(self, caller: Caller, cursor: str | None, rows: str | None) -> Reply:
+        person = self._admitted(caller, "look")
+        page = self._session.charges(person.analyst, cursor=cursor, rows=_rows(rows))
+        return _reply(page.to_dict())
+
+    def tables(self, caller: Caller) -> Reply:
+        self._admitted(caller, "look")
+        return _reply(self._session.tables().to_dict())
+
+    def usage(self, caller: Caller, since: str | None, until: str | None, budgets: Sequence[str]) -> Reply:
+        self._admitted(caller, "usage")
+        first, last = read_range(since, until, self._session.now())
+        wanted = [read_budget(text) for text in budgets]
+        return _reply(overview(self._session.ledger, self._session.config, first, last, budgets=wanted).to_dict())
+
+    def ready(self) -> Reply:
+        """Whether everything that an answer needs is there. Looked at anew every few seconds, whoever asks."""
+        at, reply = self._looked
+        if time.monotonic() - at >= READY_S:
+            checks = self._session.check()
+            fine = all(words == "ok" for words in checks.values())
+            status = {"status": "ready" if fine else "not ready", "checks": checks}
+            reply = _reply(status) if fine else Reply(_bytes(status), 503)
+            self._looked = time.monotonic(), reply
+        return reply
+
+    def _admitted(self, caller: Caller, right: Right) -> Person:
+        person = self._door.admit(caller.authorization)
+        caller.seen.analyst = person.analyst
+        self._rates.take(person.analyst)
+        check(person, right)
+        return person
+
+
+def create_app(session: Session) -> Wall:
+    """The service over an open session, as an ASGI application. It closes the session when it ends."""
+    telemetry = Telemetry()
+    door = Door(session.config, Keys(session.ledger), session.now)
+    calls = Calls(session, door, telemetry)
+    sweeper = Sweeper(session)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        sweeper.start()
+        try:
+            yield
+        finally:
+            sweeper.stop()
+            await to_thread.run_sync(session.close)
+
+    app = FastAPI(
+        title="Sfumato",
+        version=metadata.version("sfumato"),
+        description=documents.DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    app.add_exception_handler(HTTPException, _http_problem)
+    app.add_exception_handler(Exception, _unexpected)
+    _routes(app, calls, telemetry)
+    pages.add(app)
+    return Wall(app, session.config.service, telemetry, calls.known)
+
+
+def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
+    @app.post(ASK, **documents.ROUTES["ask"])
+    async def ask(request: Request) -> Response:
+        caller, body, key = Caller.of(request), await request.body(), request.headers.get("idempotency-key")
+        return await _replied(caller, lambda: calls.ask(caller, body, key))
+
+    @app.post("/v1/estimates", **documents.ROUTES["estimate"])
+    async def estimate(request: Request) -> Response:
+        caller, body = Caller.of(request), await request.body()
+        return await _replied(caller, lambda: calls.estimate(caller, body))
+
+    @app.get("/v1/answers/{digest}", **documents.ROUTES["recall"])
+    async def recall(request: Request) -> Response:
+        caller, known = Caller.of(request), ",".join(request.headers.getlist("if-none-match"))
+        digest = request.path_params["digest"]
+        return await _replied(caller, lambda: calls.recall(caller, digest, known))
+
+    @app.get("/v1/budget", **documents.ROUTES["budget"])
+    async def budget(request: Request) -> Response:
+        caller = Caller.of(request)
+        return await _replied(caller, lambda: calls.budget(caller))
+
+    @app.get("/v1/budget/charges", **documents.ROUTES["charges"])
+    async def charges(request: Request) -> Response:
+        caller, query = Caller.of(request), request.query_params
+        return await _replied(caller, lambda: calls.charges(caller, query.get("cursor"), query.get("rows")))
+
+    @app.get("/v1/tables", **documents.ROUTES["tables"])
+    async def tables(request: Request) -> Response:
+        caller = Caller.of(request)
+        return await _replied(caller, lambda: calls.tables(caller))
+
+    @app.get("/v1/admin/usage", **documents.ROUTES["usage"])
+    async def usage_(request: Request) -> Response:
+        caller, query = Caller.of(request), request.query_params
+        wanted = query.get("since"), query.get("until"), query.getlist("budget")
+        return await _replied(caller, lambda: calls.usage(caller, *wanted))
+
+    @app.get("/healthz", **documents.ROUTES["healthz"])
+    async def healthz() -> Response:
+        return _response(_reply({"status": "ok"}))
+
+    @app.get("/readyz", **documents.ROUTES["readyz"])
+    async def readyz(request: Request) -> Response:
+        return await _replied(Caller.of(request), calls.ready)
+
+    @app.get("/metrics", **documents.ROUTES["metrics"])
+    async def metrics() -> Response:
+        return Response(telemetry.metrics(), media_type=METRICS_TYPE)
+
+
+async def _replied(caller: Caller, work: Callable[[], Reply]) -> Response:
+    reply = await to_thread.run_sync(_told, work)
+    caller.seen.problem = reply.problem
+    return _response(reply)
+
+
+def _told(work: Callable[[], Reply]) -> Reply:
+    """What a call gives, or the problem that it met."""
+    try:
+        return work()
+    except SfumatoError as error:
+        return _problem(kind_of(error), error)
+
+
+def _problem(kind: Kind, error: SfumatoError) -> Reply:
+    headers = {}
+    if isinstance(error, RateLimited):
+        headers["retry-after"] = str(error.wait_s)
+    elif kind.status in (409, 503):
+        headers["retry-after"] = AGAIN_S
+    elif kind.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Reply(_bytes(problem(error, kind)), kind.status, headers, PROBLEM, kind.name)
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What no route takes: another path looks as one that is not the caller's, another method is told as such."""
+    status = getattr(error, "status_code", 404)
+    if status == 405:
+        told = InvalidArgument("method", "is not one of this path; see Allow")
+        reply = _problem(named("method-not-allowed"), told)
+        response = _response(reply)
+        response.headers.update(getattr(error, "headers", None) or {})
+    else:
+        reply = _problem(named("not-found"), NotFound("")) if status == 404 else _problem(named("failed"), Failed(""))
+        response = _response(reply)
+    request.scope["sfumato.seen"].problem = reply.problem
+    return response
+
+
+async def _unexpected(request: Request, _: Exception) -> Response:
+    """What should not happen. The wall writes down where it did; the caller learns nothing of it."""
+    request.scope["sfumato.seen"].problem = "failed"
+    return _response(_problem(named("failed"), Failed("")))
+
+
+def _response(reply: Reply) -> Response:
+    return Response(reply.body, reply.status, dict(reply.headers), reply.media if reply.body else None)
+
+
+def _reply(serial: dict[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+    return Reply(_bytes(serial), headers=headers or {})
+
+
+def _bytes(serial: dict[str, Any]) -> bytes:
+    return json.dumps(serial, separators=(",", ":")).encode()
+
+
+def _budget_headers(left: Charge, resets: date | None) -> dict[str, str]:
+    amounts = left.to_dict()
+    headers = {"sfumato-left-information": amounts["information"], "sfumato-left-calls": amounts["calls"]}
+    return headers if resets is None else headers | {"sfumato-resets": resets.isoformat()}
+
+
+def _matches(known: str, tag: str) -> bool:
+    """Whether an `If-None-Match` holds a tag, weak or strong (RFC 9110, 13.1.2), or any."""
+    tags = [each.strip() for each in known.split(",")]
+    return tags == ["*"] or tag in (each.removeprefix("W/") for each in tags)
+
+
+def _rows(text: str | None) -> int:
+    if text is None:
+        return 100
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MOST_ROWS):
+        raise InvalidArgument("rows", f"must be a whole number from 1 to {MOST_ROWS}")
+    return int(text)

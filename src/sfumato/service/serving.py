@@ -1,0 +1,127 @@
+"""Processes around the service: one, or several that share a PostgreSQL ledger.
+
+serve -> check the configuration -> bind -> tell where -> one server here, or a supervisor with workers
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from sfumato.config import Config, load_config
+from sfumato.errors import ConfigError, Failed
+from sfumato.service.app import create_app
+from sfumato.service.telemetry import log_to_stderr
+from sfumato.service.tracing import trace_as_asked
+from sfumato.service.wall import Wall
+from sfumato.session import Session
+
+GRACE_S = 30  # seconds in which requests may end after a stop was asked for; what is left then stays reserved
+
+# For the workers, which are processes of their own. Not SFUMATO_*: those are settings.
+_FILE, _LEVEL = "_SFUMATO_SERVES", "_SFUMATO_LOGS"
+
+
+def serve(
+    file: str,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    workers: int | None = None,
+    log_level: str = "info",
+    told: Callable[[str], None],
+) -> None:
+    """Serve a configuration until the process is told to stop. `told` is called with the address once it is bound."""
+    config = load_config(file)
+    given: dict[str, Any] = {"host": host, "port": port, "workers": workers}
+    settings = replace(config.service, **{name: value for name, value in given.items() if value is not None})
+    config = replace(config, service=settings)
+    check_workers(config)
+    if settings.workers == 1:
+        session = Session(config, finish=False)  # what was left is finished beside the first questions
+        try:
+            bound = _bound(settings.host, settings.port)
+        except BaseException:
+            session.close()
+            raise
+        log_to_stderr(log_level)
+        trace_as_asked()
+        app = create_app(session)
+        told(_address(bound))
+        uvicorn.Server(server(app)).run([bound])
+        return
+    with Session(config, finish=False):
+        pass  # what is wrong is told here, once, and not by every worker
+    with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as counted:
+        _several(file, config, log_level, told, counted)
+
+
+def check_workers(config: Config) -> None:
+    if config.service.workers > 1 and config.ledger.url.startswith("sqlite:"):
+        raise ConfigError(
+            "service.workers",
+            f"is {config.service.workers}, but a SQLite ledger serves one process; leave it at 1, "
+            'or keep the ledger in PostgreSQL: [ledger] url = "postgresql://..."',
+        )
+
+
+def server(app: Wall | str, *, factory: bool = False, workers: int = 1) -> uvicorn.Config:
+    """uvicorn's settings: its own logs and headers are off, as ours say it all."""
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        ws="none",
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+def worker() -> Wall:
+    """The application of one worker of several."""
+    log_to_stderr(os.environ[_LEVEL])
+    trace_as_asked()
+    return create_app(Session(load_config(os.environ[_FILE]), finish=False))
+
+
+def _several(file: str, config: Config, level: str, told: Callable[[str], None], counted: str) -> None:
+    settings = config.service
+    bound = _bound(settings.host, settings.port)
+    os.environ |= {_FILE: str(Path(file).resolve()), _LEVEL: level, "PROMETHEUS_MULTIPROC_DIR": counted}
+    log_to_stderr(level)
+    told(_address(bound))
+    asked = server("sfumato.service.serving:worker", factory=True, workers=settings.workers)
+    Multiprocess(asked, sockets=[bound]).run()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening socket, so that the address is known (a port of 0 is any) and taken before anything starts."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.set_inheritable(True)
+    except OSError as error:
+        bound.close()
+        reason = error.strerror or "it cannot be used"
+        raise Failed(f"{host}:{port} cannot be listened on: {reason}; choose another --port or --host") from None
+    return bound
+
+
+def _address(bound: socket.socket) -> str:
+    host, port, *_ = bound.getsockname()
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown}:{port}"

@@ -1,0 +1,232 @@
+"""The door of the service: who is let in, in which role, and what a role may do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.budget import Ledger, open_ledger
+from sfumato.budget.keys import Keys
+from sfumato.config import Config, LedgerSettings, Role, read_config
+from sfumato.errors import ConfigError, LedgerFailed, NotFound, Unauthorized
+from sfumato.service.auth import RIGHTS, Door, Person, Right, check
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+MOMENT = int(NOW.timestamp())
+
+CONFIG = """
+[budgets.partner]
+epsilon_per = 0.15
+delta_per = 1e-10
+information = 100
+calls = 3
+[analysts.anna]
+budget = "partner"
+[analysts.olga]
+budget = "partner"
+role = "owner"
+[analysts.axel]
+budget = "partner"
+role = "auditor"
+"""
+OIDC = """
+[service.oidc]
+issuer = "https://login.example/"
+audience = "sfumato"
+jwks_url = "https://login.example/keys"
+"""
+
+PROVIDER = Ed25519PrivateKey.generate()
+
+
+def fetch(url: str) -> bytes:
+    published = jwt.get_algorithm_by_name("EdDSA").to_jwk(PROVIDER.public_key(), as_dict=True)
+    return json.dumps({"keys": [{**published, "kid": "one"}]}).encode()
+
+
+def token(sub: Any = "anna", **claims: Any) -> str:
+    said = {"iss": "https://login.example/", "aud": "sfumato", "exp": MOMENT + 300, "sub": sub}
+    return jwt.encode({**said, **claims}, PROVIDER, "EdDSA", {"kid": "one"})
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    folder = tmp_path_factory.mktemp("ledger")
+    with open_ledger(LedgerSettings("sqlite:books.db", folder / "elsewhere" / "fence"), folder) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def keys(ledger: Ledger) -> Keys:
+    return Keys(ledger)
+
+
+def config(text: str = CONFIG) -> Config:
+    return read_config(text, Path(), {})
+
+
+@pytest.fixture(scope="module")
+def door(keys: Keys) -> Door:
+    return Door(config(), keys, lambda: NOW)
+
+
+@pytest.fixture(scope="module")
+def both(keys: Keys) -> Door:
+    """A door for keys and tokens."""
+    return Door(config(CONFIG + OIDC), keys, lambda: NOW, fetch=fetch)
+
+
+def refusal(door: Door, authorization: str | None) -> str:
+    """The words of a refusal that carries nothing else."""
+    with pytest.raises(Unauthorized) as told:
+        door.admit(authorization)
+    assert told.value.__context__ is None
+    assert told.value.__cause__ is None
+    return str(told.value)
+
+
+class TestKeys:
+    @pytest.mark.parametrize("role", get_args(Role))
+    @pytest.mark.parametrize("analyst", ["anna", "olga", "axel"])
+    def test_a_key_has_its_own_role(self, door: Door, keys: Keys, analyst: str, role: Role) -> None:
+        text, key = keys.create(analyst, role, None, NOW)
+        assert door.admit(f"Bearer {text}") == Person(analyst, role, key.id)
+
+    @pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "BEARER {}", "Bearer  {}", "Bearer {} "])
+    def test_spellings_of_the_header(self, door: Door, keys: Keys, form: str) -> None:
+        text, key = keys.create("anna", "analyst", None, NOW)
+        assert door.admit(form.format(text)).key_id == key.id
+
+    @pytest.mark.parametrize(
+        "form",
+        [
+            *("", " ", "{}", "Bearer", "Bearer ", "Bearer{}", "Basic {}", "Token {}", "Bearer\t{}", "Bearer {}\n"),
+            *(
+                " Bearer {}",
+                "Bearer Bearer {}",
+                "Bearer {0}, Bearer {0}",
+                "Bearer {0} {0}",
+                "Bearer '{}'",
+                "Bearer {}=",
+            ),
+            *("Bearer {}\0", "Bearer {}é", "Bearer key={}", "Bearer sfumato_{}"),
+        ],
+    )
+    def test_other_headers_are_refused(self, both: Door, keys: Keys, form: str) -> None:
+        text, _ = keys.create("anna", "analyst", None, NOW)
+        assert both.admit(f"Bearer {text}").analyst == "anna"
+        assert text not in refusal(both, form.format(text))
+
+    def test_all_that_is_not_valid_is_refused_in_the_same_words(self, both: Door, keys: Keys) -> None:
+        good, _ = keys.create("anna", "analyst", None, NOW)
+        revoked, key = keys.create("anna", "analyst", None, NOW)
+        keys.revoke(key.id, NOW)
+        expired, _ = keys.create("anna", "analyst", date(2026, 11, 1), NOW - timedelta(days=30))
+        stranger, _ = keys.create("nobody", "owner", None, NOW)
+        unknown = good[:-4] + ("AAAA" if not good.endswith("AAAA") else "BBBB")
+        credentials = [revoked, expired, stranger, unknown, good[:-1], "", "x", "a.b.c", token("nobody"), token()[:-9]]
+        words = {refusal(both, None), *(refusal(both, f"Bearer {credential}") for credential in credentials)}
+        assert words == {"this needs a valid key: Authorization: Bearer <key>"}
+
+    def test_a_key_ends_with_its_day(self, keys: Keys) -> None:
+        text, _ = keys.create("anna", "analyst", date(2026, 11, 20), NOW)
+        midnight = datetime(2026, 11, 21, tzinfo=UTC)
+        clock = iter([midnight - timedelta(microseconds=1), midnight])
+        door = Door(config(), keys, lambda: next(clock))
+        assert door.admit(f"Bearer {text}").analyst == "anna"
+        refusal(door, f"Bearer {text}")
+
+    def test_a_revoked_key_is_refused_at_its_next_call(self, door: Door, keys: Keys) -> None:
+        text, key = keys.create("anna", "analyst", None, NOW)
+        assert door.admit(f"Bearer {text}").key_id == key.id
+        keys.revoke(key.id, NOW)
+        refusal(door, f"Bearer {text}")
+
+    def test_a_ledger_that_fails_is_no_refusal(self, tmp_path: Path) -> None:
+        with open_ledger(LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence"), tmp_path) as ledger:
+            keys = Keys(ledger)
+            text, _ = keys.create("anna", "analyst", None, NOW)
+        with pytest.raises(LedgerFailed):
+            Door(config(), keys, lambda: NOW).admit(f"Bearer {text}")
+
+    def test_keys_are_in_no_representation(self, door: Door, keys: Keys) -> None:
+        text, _ = keys.create("anna", "analyst", None, NOW)
+        assert text[12:] not in repr([door, door.admit(f"Bearer {text}"), keys, vars(door), keys.list()])
+
+    @given(st.text())
+    def test_nonsense_is_refused(self, both: Door, text: str) -> None:
+        for authorization in (text, f"Bearer {text}", f"Bearer sfumato_{text}"):
+            refusal(both, authorization)
+
+
+class TestTokens:
+    @pytest.mark.parametrize(("name", "role"), [("anna", "analyst"), ("olga", "owner"), ("axel", "auditor")])
+    def test_a_token_has_the_role_of_the_configuration(self, both: Door, name: str, role: Role) -> None:
+        assert both.admit(f"Bearer {token(name)}") == Person(name, role, None)
+        assert both.admit(f"Bearer {token(name, role='owner', scope='admin')}").role == role
+
+    @pytest.mark.parametrize("name", ["nobody", "Anna", "anna ", "", "\u0430nna", "anna\0", None, 7, ["anna"]])
+    def test_a_token_that_names_nobody_here_is_refused(self, both: Door, name: Any) -> None:
+        refusal(both, f"Bearer {token(name)}")
+
+    def test_a_token_is_judged_by_the_doors_clock(self, keys: Keys) -> None:
+        late = Door(config(CONFIG + OIDC), keys, lambda: NOW + timedelta(seconds=361), fetch=fetch)
+        refusal(late, f"Bearer {token()}")
+
+    def test_where_no_provider_is_configured_tokens_are_refused_and_nothing_is_fetched(self, keys: Keys) -> None:
+        def never(url: str) -> bytes:
+            raise AssertionError(url)
+
+        refusal(Door(config(), keys, lambda: NOW, fetch=never), f"Bearer {token()}")
+
+    def test_a_key_costs_no_fetch(self, keys: Keys) -> None:
+        def never(url: str) -> bytes:
+            raise AssertionError(url)
+
+        door = Door(config(CONFIG + OIDC), keys, lambda: NOW, fetch=never)
+        text, _ = keys.create("anna", "analyst", None, NOW)
+        assert door.admit(f"Bearer {text}").analyst == "anna"
+        refusal(door, f"Bearer {text[:-1]}")
+
+    def test_a_provider_that_is_away_is_a_refusal_like_others(self, keys: Keys) -> None:
+        def away(url: str) -> bytes:
+            raise OSError("no route")
+
+        assert "valid key" in refusal(Door(config(CONFIG + OIDC), keys, lambda: NOW, fetch=away), f"Bearer {token()}")
+
+    def test_a_place_of_keys_that_is_not_safe_is_told_at_once(self, keys: Keys) -> None:
+        text = OIDC.replace("https://login.example/keys", "http://localhost@attacker.example/keys")
+        with pytest.raises(ConfigError, match="jwks_url"):
+            Door(config(CONFIG + text), keys, lambda: NOW, fetch=fetch)
+
+
+class TestRights:
+    @pytest.mark.parametrize(
+        ("right", "roles"),
+        [
+            ("ask", {"analyst", "owner"}),
+            ("estimate", {"analyst", "owner", "auditor"}),
+            ("look", {"analyst", "owner", "auditor"}),
+            ("usage", {"owner", "auditor"}),
+        ],
+    )
+    @pytest.mark.parametrize("role", [*get_args(Role), "root", ""])
+    def test_who_may_what(self, right: Right, roles: set[Role], role: Role) -> None:
+        if role in roles:
+            check(Person("anna", role), right)
+            return
+        with pytest.raises(NotFound, match=r"^there is no such thing, or it is not yours$"):
+            check(Person("anna", role), right)
+
+    def test_every_right_is_somebodys(self) -> None:
+        assert RIGHTS.keys() == set(get_args(Right))
+        assert all(RIGHTS.values())
