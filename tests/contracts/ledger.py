@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import Account, Ask, Held, Ledger, Revealed, Settled, open_ledger
+from sfumato.budget import Account, Ask, Call, Held, Ledger, Revealed, Settled, open_ledger
 from sfumato.budget.books import Balance, Books, Row
 from sfumato.budget.fence import Fence, Mark
 from sfumato.budget.migrations import LATEST, migrate
 from sfumato.budget.store import Store
 from sfumato.config import Budget, LedgerSettings
-from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, LedgerFailed
+from sfumato.errors import BudgetExhausted, ConfigError, Conflict, InvalidArgument, LedgerFailed
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 
-TABLES = ("ledger", "journal", "balances", "atoms", "paid", "holds", "answers")
+TABLES = ("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "calls")
 PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOVEMBER, DECEMBER = NOW, datetime(2026, 12, 3, tzinfo=UTC)
@@ -122,6 +122,10 @@ def answer(ledger: Ledger, ask: Ask, payload: str | None = None, now: datetime =
     return settle(ledger, ask, payload, now) if isinstance(found, Held) else found
 
 
+def recalled(ledger: Ledger, digest: str, *accounts: Account) -> Settled | None:
+    return ledger.recall(accounts[0].name, digest, lambda _: accounts, NOW)
+
+
 def spent(ledger: Ledger, account: Account = ANNA, now: datetime = NOW) -> Charge:
     return ledger.left([account], now)[0].spent
 
@@ -150,6 +154,9 @@ OPERATIONS: dict[str, Callable[[Ledger], object]] = {
     "holds": lambda ledger: ledger.holds(),
     "left": lambda ledger: ledger.left([ANNA], NOW),
     "prices": lambda ledger: ledger.prices(top(), [top().worst]),
+    "recall": lambda ledger: recalled(ledger, top().digest, ANNA),
+    "called": lambda ledger: ledger.called(ANNA.name, Call.of("key", b"body")),
+    "check": lambda ledger: ledger.check(),
     "history": lambda ledger: ledger.history("anna"),
     "grant": lambda ledger: ledger.grant(ANNA, UNIT, "more", NOW),
 }
@@ -180,6 +187,7 @@ TAMPERINGS = {
     "a stored payload deleted": "DELETE FROM atoms WHERE atom = 'list'",
     "a stored payload planted": "UPDATE atoms SET payload = '{}' WHERE atom = 'open'",
     "a stored body changed": "UPDATE answers SET body = '{}' WHERE digest = 'list 2 True'",
+    "a receipt changed": "UPDATE answers SET receipt = '' WHERE digest = 'list 2 True'",
     "a free answer's body changed": "UPDATE answers SET body = '{}' WHERE digest = 'list 1 True'",
     "steps added to paid": "UPDATE paid SET steps = 'pick 9' WHERE account = 'analyst:anna'",
     "a paid atom added": "INSERT INTO paid VALUES ('analyst:bob', 'list', 'pick 1')",
@@ -592,6 +600,117 @@ class LedgerContract:
             (ANNA.name, Charge(5, 1)),
             (ACME.name, Charge(5, 1)),
         ]
+
+    # -- again --
+
+    def test_an_answer_is_recalled_as_it_first_left(self):
+        ledger, ask = self.make(), top(2, "list", ANNA, ACME)
+        first = answer(ledger, ask)
+        answer(ledger, top(3, "another"))
+        assert answer(ledger, ask).left != first.left
+        assert recalled(ledger, ask.digest, ANNA, ACME) == first
+        assert (first.charge, first.left, first.repeat) == (Charge(5, 1), Charge(95, 9), False)
+
+    def test_only_ones_own_answers_are_recalled(self):
+        ledger, ask = self.make(), top(2, "list", ANNA)
+        assert recalled(ledger, ask.digest, ANNA) is None
+        reserve(ledger, ask)
+        assert recalled(ledger, ask.digest, ANNA) is None
+        settle(ledger, ask)
+        assert recalled(ledger, ask.digest, ANNA) is not None
+        assert recalled(ledger, ask.digest, BOB) is None
+        assert recalled(ledger, "something else", ANNA) is None
+
+    def test_an_answer_is_recalled_when_all_who_pay_for_it_now_have_paid(self):
+        ledger = self.make()
+        answer(ledger, top(2, "list", ANNA))
+        assert recalled(ledger, top().digest, ANNA, ACME) is None  # she has joined since, or the table has a cap
+        answer(ledger, top(1, "list", BOB, ACME))
+        assert recalled(ledger, top().digest, ANNA, ACME) is None  # a part of it is paid for
+        answer(ledger, top(2, "list", BOB, ACME))
+        assert recalled(ledger, top().digest, ANNA, ACME) is not None
+
+    def test_a_list_that_noise_ended_is_recalled_too(self):
+        ledger, ask = self.make(), top(10, "list", ANNA, ACME)
+        first = answer(ledger, ask, ranking(2))
+        assert recalled(ledger, ask.digest, ANNA, ACME) == first
+
+    def test_a_recalled_answer_leaves_after_the_fence_has_seen_its_charge(self):
+        ledger, ask = self.make(), top()
+        answer(ledger, ask)
+        Fence(self.fence).begin(replace(Fence(self.fence).mark(), totals={}))
+        assert recalled(ledger, ask.digest, ANNA) is not None
+        assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
+
+    def test_a_call_begins_one_request(self):
+        ledger, call = self.make(), Call.of("key", b"body")
+        assert ledger.called(ANNA.name, call) is None
+        ask = replace(top(), call=call)
+        reserve(ledger, ask)
+        assert ledger.called(ANNA.name, call) == ask.digest
+        assert ledger.called(BOB.name, call) is None  # another's key of the same name
+        assert answer(ledger, ask).charge == Charge(5, 1)
+        assert answer(ledger, ask).charge == NOTHING
+        with pytest.raises(Conflict) as refused:
+            ledger.called(ANNA.name, Call.of("key", b"another body"))
+        assert refused.value.reused
+
+    def test_a_key_with_another_body_changes_nothing(self):
+        ledger, ask = self.make(), replace(top(), call=Call.of("key", b"body"))
+        answer(ledger, ask)
+        before = self.books()
+        for other in (top(), top(3), histogram()):
+            with pytest.raises(Conflict):
+                reserve(ledger, replace(other, call=Call.of("key", b"another body")))
+        with pytest.raises(Conflict) as refused:  # the same body, which has come to mean another question
+            reserve(ledger, replace(top(3), call=ask.call))
+        assert not refused.value.reused
+        assert self.books() == before
+
+    def test_a_refused_call_leaves_its_key_free(self):
+        ledger, poor = self.make(), own(information=1)
+        with pytest.raises(BudgetExhausted):
+            reserve(ledger, replace(top(5, "list", poor), call=Call.of("key", b"too much")))
+        answer(ledger, replace(histogram("little", poor), call=Call.of("key", b"less")))
+
+    def test_a_free_repeat_binds_its_key_too(self):
+        ledger = self.make()
+        answer(ledger, top())
+        answer(ledger, replace(top(), call=Call.of("key", b"body")))
+        assert ledger.called(ANNA.name, Call.of("key", b"body")) == top().digest
+
+    def test_neither_keys_nor_bodies_of_calls_are_stored(self):
+        ledger = self.make()
+        answer(ledger, replace(top(), call=Call.of("a-key-of-mine", b"a-body-of-mine")))
+        assert "of-mine" not in str(self.books())
+
+    def test_only_the_latest_calls_are_remembered(self, monkeypatch):
+        monkeypatch.setattr("sfumato.budget.books.MOST_CALLS", 3)
+        ledger = self.make()
+        for number in range(5):
+            answer(ledger, replace(top(), call=Call.of(f"key {number}", b"body")))
+        answer(ledger, replace(top(2, "list", BOB), call=Call.of("key", b"body")))
+        found = [ledger.called(ANNA.name, Call.of(f"key {number}", b"body")) for number in range(5)]
+        assert found == [None, None, *[top().digest] * 3]
+        assert ledger.called(BOB.name, Call.of("key", b"body")) == top().digest
+
+    def test_a_stamp_stays_while_the_books_do(self):
+        ledger, other = self.make(), self.another()
+        before = ledger.stamp()
+        recalled(ledger, "nothing", ANNA)
+        ledger.left([ANNA], NOW)
+        assert ledger.stamp() == before
+        answer(other, top())
+        assert before is None or ledger.stamp() != before
+
+    def test_books_in_order_are_checked_without_a_change(self):
+        ledger = self.make()
+        answer(ledger, top())
+        before = self.books()
+        ledger.check()
+        assert self.books() == before
+        self.fence.unlink()
+        refusal(ledger.check)
 
     # -- nonces --
 
