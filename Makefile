@@ -5,7 +5,7 @@ ARGS ?=
 
 .PHONY: demo test check bench docs clean
 
-demo: .venv/base ## the product, on generated data
+demo: .venv/base ## the service, on generated data, until Ctrl-C (ARGS=--once: until it has answered)
 	$(BIN)/sfumato demo $(ARGS)
 
 test: .venv/dev ## every test, on all cores
@@ -30,7 +30,7 @@ clean:
 
 .venv/base: pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[client,service]'
 	@touch $@
 
 .venv/dev: .venv/base

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import answers, bounding, draws, globo, mechanisms, releases, reproduction, retained, thresholds
+from benchmarks import (
+    answers,
+    bounding,
+    draws,
+    globo,
+    mechanisms,
+    releases,
+    reproduction,
+    retained,
+    service,
+    soak,
+    thresholds,
+)
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SECTIONS: tuple[Callable[[], str], ...] = (
@@ -21,6 +34,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     globo.report,
     answers.overhead,
     answers.ledger,
+    service.report,
     bounding.report,
     releases.report,
     releases.large,
@@ -50,4 +64,6 @@ def _opening() -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["soak"]:
+        sys.exit(soak.main(sys.argv[2:]))
     main()

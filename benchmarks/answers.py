@@ -66,7 +66,7 @@ def overhead() -> str:
     rows = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        events = _prepare(folder)
+        events = prepare(folder)
         for source in ("engagements", "engagements.parquet"):
             best = _measured(folder, source)
             ratio = best["bare"] / best["asked"]
@@ -86,7 +86,7 @@ def _named(source: str) -> str:
     return "a Parquet file" if source.endswith(".parquet") else "a DuckDB table"
 
 
-def _prepare(folder: Path) -> int:
+def prepare(folder: Path) -> int:
     with duckdb.connect(folder / "data.duckdb") as connection:
         sample.generate(connection, MEMBERS)
         connection.execute("CREATE OR REPLACE TABLE engagements AS SELECT *, 0 AS n FROM engagements")

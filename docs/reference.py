@@ -14,9 +14,16 @@ import click
 import sfumato
 from sfumato import accounting, errors, mechanisms
 from sfumato.cli import main
+from sfumato.problems import KINDS, PLACE, Kind
 
 PAGES = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
+
+PROBLEMS = """\
+What the HTTP service answers when it refuses or fails (RFC 9457): `application/problem+json` with `type`, `title`,
+`status` and `detail`. `type` is the path of a page that the service itself has. The SDK raises the exception named
+here, which is the one of embedded use. Nothing that exists only in the data can be told from a problem.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -24,6 +31,7 @@ def pages() -> dict[str, str]:
     return {
         "python.md": "\n".join(["# Python reference\n", NOTE, *map(_module, (sfumato, mechanisms, accounting))]),
         "errors.md": f"# Errors\n\n{NOTE}\n```text\n{inspect.getdoc(errors)}\n```\n",
+        "problems.md": f"# Problems\n\n{NOTE}\n{PROBLEMS}\n" + "\n".join(map(_problem, KINDS)),
         "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
     }
 
@@ -35,23 +43,29 @@ def _module(module: ModuleType) -> str:
 
 def _entry(name: str, thing: object) -> str:
     signature = "" if inspect.isclass(thing) else _signature(thing)
-    methods = _methods(thing) if thing is sfumato.Session or thing is sfumato.Answer else ""
+    methods = _methods(thing) if thing in (sfumato.Session, sfumato.Client, sfumato.Answer) else ""
     return f"### `{name}`\n\n```text\n{name}{signature}\n\n{inspect.getdoc(thing)}\n{methods}```\n"
 
 
 def _signature(thing: Callable[..., object]) -> str:
-    """Annotations are text in the code; as such they are told, without their quotes."""
-    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    """Annotations are text in the code; as such they are told, without their quotes. Functions have no form as text."""
+    told = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    return re.sub(r"<function [^>]*(<lambda>)? at 0x[0-9a-f]+>", "...", told)
 
 
 def _methods(thing: type) -> str:
-    """What people call on a session and on an answer, in one line each."""
+    """What people call on a session, a client and an answer, in one line each."""
     public = {name: value for name, value in vars(thing).items() if inspect.isfunction(value) and name[0] != "_"}
     return "\n" + "".join(
         f".{name}{_signature(value)}\n    {inspect.getdoc(value).splitlines()[0]}\n"
         for name, value in public.items()
         if value.__doc__
     )
+
+
+def _problem(kind: Kind) -> str:
+    head = f"## {kind.title}\n\n`{PLACE}{kind.name}`, status {kind.status}, `sfumato.errors.{kind.error.__name__}`"
+    return f"{head}\n\n{kind.meaning}\n"
 
 
 def _commands(command: click.Command, name: str, parent: click.Context | None) -> list[str]:

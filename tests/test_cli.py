@@ -143,11 +143,11 @@ class TestHelp:
     def test_commands_are_in_the_order_in_which_somebody_meets_them(self) -> None:
         listed = told("--help").partition("Commands:")[2].splitlines()
         assert [line.split()[0] for line in listed if line] == [
-            *("demo", "init", "ask", "estimate", "budget", "policy", "release"),
+            *("demo", "init", "serve", "ask", "estimate", "budget", "keys", "policy", "release"),
         ]
         below = told("budget", "--help").partition("Commands:")[2].splitlines()
         assert [line.split()[0] for line in below if line] == [
-            *("show", "history", "verify", "recover", "migrate", "grant"),
+            *("show", "history", "usage", "forecast", "verify", "recover", "migrate", "grant"),
         ]
 
     @pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
@@ -349,7 +349,12 @@ class TestAsking:
         for path, _ in EVERY:
             if path[0] in ("demo", "init", "release"):
                 continue
-            needs = {"ask": ("--analyst", "anna", TOTAL), "grant": ("anna", "--calls", "1", "--reason", "why")}
+            needs = {
+                "ask": ("--analyst", "anna", TOTAL),
+                "grant": ("anna", "--calls", "1", "--reason", "why"),
+                "create": ("--analyst", "anna"),
+                "revoke": ("5f0c2a9be471",),
+            }
             arguments = needs.get("ask" if path[0] == "estimate" else path[-1], ())
             assert "sfumato init" in refused(*path, *arguments, "--config", config, code=2)
 

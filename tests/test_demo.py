@@ -1,18 +1,30 @@
-"""The demo: the embedded path on generated people, and answers in which no exact count can be found."""
+"""The demo: the service on generated people, and answers over HTTP in which no exact count can be found."""
 
 from __future__ import annotations
 
 import io
+import os
 import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import duckdb
+import httpx2
 import pytest
 from rich.console import Console
 
 from sfumato import demo
 from sfumato.accounting import NOTHING, Charge, epsilon
-from sfumato.errors import InvalidArgument
+from sfumato.budget import open_ledger
+from sfumato.budget.keys import Keys
+from sfumato.client import Client
+from sfumato.config import load_config
+from sfumato.errors import Failed, InvalidArgument
 from sfumato.session import Session
 
 MEMBERS = 40_000
@@ -121,3 +133,81 @@ def test_the_page_says_what_the_budget_promises_and_where_to_go_on(folder: Path,
 
 def test_an_empty_list_is_explained() -> None:
     assert "No group stands out of the noise" in page(demo.run(100), 80)
+
+
+def test_the_service_answers_while_the_block_lasts_and_not_after() -> None:
+    with demo.running(100) as asked:
+        docs = httpx2.get(f"{asked.service.url}/docs")
+        with Client(asked.service.url, asked.service.key, retries=0) as client:
+            again = client.ask(demo.TOP.format(10))
+    assert docs.status_code == 200
+    assert again.receipt.repeat
+    with Client(asked.service.url, asked.service.key, retries=0) as client, pytest.raises(Failed):
+        client.budget()
+    assert not [thread for thread in threading.enumerate() if thread.name == "service"]
+
+
+def test_a_port_that_is_taken_is_left_alone() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with demo._bound(*other.getsockname()) as bound:
+            assert bound.getsockname() != other.getsockname()
+
+
+def test_the_key_of_a_demo_that_was_kept_lasts_a_day(folder: Path, finished: demo.Demo) -> None:
+    config = load_config(folder / "sfumato.toml")
+    with open_ledger(config.ledger, config.folder) as ledger:
+        [key] = Keys(ledger).list()
+    assert finished.service.key.startswith(key.prefix)
+    assert key.expires is not None
+    assert key.expires - key.created == demo.KEY_LASTS
+
+
+def test_what_is_missing_is_told_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda _: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sfumato\[service,client\]'"):
+        demo.run(100, tmp_path / "shop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_stands_in_the_invitation_only(finished: demo.Demo) -> None:
+    """What a run that ends prints is no secret; what one that stays up prints can be copied whole."""
+    assert finished.service.key not in page(finished, 200) + str(finished.to_dict())
+    told = io.StringIO()
+    demo.invite(finished.service, Console(file=told, width=40, highlight=False))
+    lines = told.getvalue().splitlines()
+    assert f"  docs  {finished.service.url}/docs" in lines
+    assert f"  ask   {finished.service.curl}" in lines
+
+
+def test_stay_waits_for_an_interrupt() -> None:
+    """The handler of before is back afterwards."""
+    before = signal.getsignal(signal.SIGINT)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    demo.stay()
+    timer.join()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_stays_up_until_it_is_stopped(stop: signal.Signals, tmp_path: Path) -> None:
+    command = [Path(sys.executable).with_name("sfumato"), "demo", "--members", "2000"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        lines = []
+        while not lines or not lines[-1].startswith("Ctrl-C"):
+            lines.append(process.stdout.readline())
+            assert lines[-1], process.stderr.read()
+        [ask] = [line.split(maxsplit=1)[1] for line in lines if line.startswith("  ask ")]
+        _, url, _, header, _, body = shlex.split(ask)
+        name, _, value = header.partition(": ")
+        answer = httpx2.post(url, headers={name: value}, content=body)
+        process.send_signal(stop)
+        stdout, stderr = process.communicate(timeout=60)
+    assert (answer.status_code, answer.json()["rows"][0].keys()) == (200, {"job_title", "members"})
+    assert (process.returncode, stdout, stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []

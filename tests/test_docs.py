@@ -9,6 +9,8 @@ import io
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -43,18 +45,38 @@ def test_examples_print_what_the_page_shows(page):
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
+RUN = [
+    "tutorials/ten-minutes.md",
+    "how-to/look-after-the-ledger.md",
+    "how-to/publish-a-table.md",
+    "how-to/serve-it.md",
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["tutorials/ten-minutes.md", "how-to/look-after-the-ledger.md", "how-to/publish-a-table.md"]
-)
+@pytest.mark.parametrize("name", RUN)
 def test_the_commands_of_a_page_run_in_their_order(name, tmp_path):
-    commands = "\n".join(SHELL.findall((ROOT / "docs" / name).read_text(encoding="utf-8")))
+    """Ports are replaced by free ones. What a page starts in the background is gone when its commands have failed."""
+    text = "\n".join(SHELL.findall((ROOT / "docs" / name).read_text(encoding="utf-8")))
+    commands = text.replace("8080", str(free_port()))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "80"}
-    run = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    with (tmp_path / "told").open("w") as told:
+        shell = ["bash", "-euo", "pipefail", "-c", commands]
+        process = subprocess.Popen(
+            shell, cwd=tmp_path, env=environment, stdout=told, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(timeout=300)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert code == 0, (tmp_path / "told").read_text(encoding="utf-8")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
 
 
 @pytest.mark.slow

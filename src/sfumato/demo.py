@@ -1,18 +1,27 @@
 """The product in one run: generated people, an owner's policy, an analyst's questions, and a table for everybody.
 
-    prepare (data, key, sfumato.toml) -> open -> ask -> publish -> show
+    prepare (data, key, sfumato.toml) -> publish -> serve -> ask over HTTP -> show -> stay up
 
-Nothing here is special to the demo: it is the embedded path that everybody uses.
+Nothing here is special to the demo: it is the service and the client that everybody uses.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
+import signal
+import socket
 import tempfile
-from contextlib import ExitStack
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 from rich.console import Console
@@ -21,16 +30,24 @@ from rich.text import Text
 
 from sfumato import sample, terminal
 from sfumato.accounting import epsilon
-from sfumato.config import Budget
-from sfumato.errors import InvalidArgument
+from sfumato.budget.keys import Keys
+from sfumato.client import Client
+from sfumato.config import Budget, Config, load_config
+from sfumato.errors import Failed, InvalidArgument
 from sfumato.noise_key import new_key
 from sfumato.records import Answer, BudgetReport
 from sfumato.release import Released, release_counts
 from sfumato.session import Session
 
+if TYPE_CHECKING:
+    import httpx2
+    import uvicorn
+
 DELTA = 7e-9
 ANALYST = "anna"
 RHO = 0.05
+KEY_LASTS = timedelta(days=1)
+EXTRAS = "the demo needs: pip install 'sfumato[service,client]'"
 
 CONFIG = """\
 # The policy of the demo: what may be asked about whom, and who may ask how much.
@@ -71,6 +88,7 @@ TOP = (
     "GROUP BY article ORDER BY 2 DESC LIMIT {}"
 )
 TITLES = "SELECT job_title, members FROM engagements WHERE article = 'cookie-free-ads-51' GROUP BY 1 LIMIT 10"
+MORE = "SELECT job_title, members FROM engagements GROUP BY job_title LIMIT 5"
 REGIONS = "SELECT region, members FROM engagements WHERE day BETWEEN '2026-10-24' AND '2026-10-30' GROUP BY region"
 
 # One question for each shape of domain and contribution; then the first one again, and more of it.
@@ -84,13 +102,28 @@ QUESTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """Where the demo answers, and the key of its analyst."""
+
+    url: str
+    key: str
+
+    @property
+    def curl(self) -> str:
+        """A command that asks one more question."""
+        who, what = f"Authorization: Bearer {self.key}", json.dumps({"sql": MORE})
+        return shlex.join(["curl", f"{self.url}/v1/answers", "-H", who, "-d", what])
+
+
+@dataclass(frozen=True, slots=True)
 class Demo:
-    """A finished run."""
+    """A run whose questions are asked. `config` is there where its folder is kept."""
 
     answers: dict[str, Answer]
     table: Released
     report: BudgetReport
     budget: Budget
+    service: Service
     config: Path | None
 
     @property
@@ -111,31 +144,113 @@ class Demo:
 def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
     """Write the data, a fresh noise key and the policy into a folder; the path of its `sfumato.toml`."""
     config = folder / "sfumato.toml"
-    if config.exists():
-        raise InvalidArgument("dir", f"{str(folder)!r} holds a demo already; ask it: sfumato ask --config {config}")
-    (folder / "books").mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(folder / "demo.duckdb") as connection:
-        sample.generate(connection, members)
-    new_key(folder / "noise.key")
-    config.write_text(CONFIG, "utf-8")
+    try:
+        if config.exists():
+            told = f"{str(folder)!r} holds a demo already; ask it: sfumato ask --config {config}"
+            raise InvalidArgument("--dir", told)
+        (folder / "books").mkdir(parents=True, exist_ok=True)
+        with duckdb.connect(folder / "demo.duckdb") as connection:
+            sample.generate(connection, members)
+        new_key(folder / "noise.key")
+        config.write_text(CONFIG, "utf-8")
+    except OSError:
+        raise InvalidArgument("--dir", "cannot be written to") from None
     return config
 
 
 def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
-    """Prepare a folder (one that is gone afterwards, unless it is given), ask the questions, keep the books."""
-    with ExitStack() as stack, _progress() as progress:
+    """The whole demo, once; its service is stopped when this returns."""
+    with running(members, folder) as demo:
+        return demo
+
+
+@contextmanager
+def running(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterator[Demo]:
+    """Prepare a folder (one that is gone afterwards, unless it is given), start the service and ask the questions.
+
+    The service is up until the end of the block.
+    """
+    _check_installed()
+    with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfumato-demo-")))
-        task = progress.add_task("generating", total=2 + len(QUESTIONS))
-        config = prepare(place, members)
-        answers = {}
-        with Session(config) as session:
-            for words, sql in QUESTIONS.items():
-                progress.update(task, advance=1, description="asking")
-                answers[words] = session.ask(sql, analyst=ANALYST)
-            report, budget = session.budget(ANALYST), session.config.budgets["partner"]
-        progress.update(task, advance=1, description="publishing")
-        table = publish(config)
-    return Demo(answers, table, report, budget, config if folder else None)
+        with _progress() as progress:
+            task = progress.add_task("generating", total=2 + len(QUESTIONS))
+            config = prepare(place, members)
+            progress.update(task, advance=1, description="publishing")
+            table = publish(config)
+            settings = load_config(config)
+            service = stack.enter_context(serving(settings))
+            answers = {}
+            with Client(service.url, service.key, transport=_straight()) as client:
+                for words, sql in QUESTIONS.items():
+                    progress.update(task, advance=1, description="asking")
+                    answers[words] = client.ask(sql)
+                report = client.budget()
+        yield Demo(answers, table, report, settings.budgets["partner"], service, config if folder else None)
+
+
+def _check_installed() -> None:
+    """What is missing is told before anything is made."""
+    for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(EXTRAS)
+
+
+@contextmanager
+def serving(config: Config) -> Iterator[Service]:
+    """The service of a configuration in a thread, and a key to it that is valid for a day."""
+    import uvicorn
+
+    from sfumato.service.app import create_app
+    from sfumato.service.serving import server
+
+    now = datetime.now(UTC)
+    with _bound(config.service.host, config.service.port) as bound, Session(config, finish=False) as session:
+        key, _ = Keys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
+        host, port = bound.getsockname()
+        with _in_a_thread(uvicorn.Server(server(create_app(session))), bound):
+            yield Service(f"http://{host}:{port}", key)
+
+
+def _straight() -> httpx2.BaseTransport:
+    """Past any proxy of the environment: the service is on this machine."""
+    import httpx2
+
+    return httpx2.HTTPTransport()
+
+
+@contextmanager
+def _in_a_thread(server: uvicorn.Server, bound: socket.socket) -> Iterator[None]:
+    thread = threading.Thread(target=server.run, args=([bound],), name="service")
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise Failed("the service did not start")
+            time.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """The usual port, or any where that is taken: a demo should run beside whatever runs already."""
+    try:
+        return socket.create_server((host, port))
+    except OSError:
+        return socket.create_server((host, 0))
+
+
+def stay() -> None:
+    """Wait for Ctrl-C, or for SIGTERM."""
+    stopped = threading.Event()
+    before = {each: signal.signal(each, lambda *_: stopped.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        stopped.wait()
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def publish(config: Path) -> Released:
@@ -169,6 +284,21 @@ def show(demo: Demo, console: Console | None = None) -> None:
     page.print(Text(_promise(demo)))
     if demo.config is not None:
         page.print(Text(f'\nGo on: sfumato ask --config {demo.config} --analyst {ANALYST} "{REGIONS}"'))
+
+
+def invite(service: Service, console: Console | None = None) -> None:
+    """Print where the service is and how to ask it. Nothing is wrapped, so that it can be copied."""
+    page = console or Console(highlight=False)
+    told = {
+        "docs": f"{service.url}/docs",
+        "API": f"{service.url}/v1/answers",
+        "key": f"{service.key} ({ANALYST}'s, for a day)",
+        "ask": service.curl,
+    }
+    page.print(Text("\nThe service is up. Ask it yourself, from a browser or a shell:", "bold"), "", sep="\n")
+    for name, words in told.items():
+        page.print(Text(f"  {name:<5} {words}"), soft_wrap=True)
+    page.print("", Text("Ctrl-C stops it."), sep="\n")
 
 
 def _promise(demo: Demo) -> str:

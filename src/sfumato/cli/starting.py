@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.telling import answering, console, paragraphs, show, typed
-from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,29 +26,31 @@ DEMO_MEMBERS = 200_000
     help="How many people to generate. Fewer people, fewer groups that stand out of the noise.",
 )
 @click.option("--dir", "folder", metavar="DIR", help="Keep the data, the policy and the books there, to go on asking.")
-@click.option("--once", is_flag=True, help="Exit after the questions.")
+@click.option("--once", is_flag=True, help="Exit after the questions, instead of staying up.")
 @answering
 def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
-    """Ask private questions about generated people.
+    """Serve generated people over HTTP, and ask private questions about them.
 
     Makes a month of reading by 200,000 members, a policy and a noise key, in a folder that is gone afterwards (unless
-    you name one); asks which articles, which job titles and how many members, and prints the noisy answers with their
-    error, their price and what is left of the budget. The people are the same in every run; the noise is not.
+    you name one); starts the service at port 8080, or at a free one, and makes a key; asks over HTTP which articles,
+    which job titles and how many members, and prints the noisy answers with their error, their price and what is left
+    of the budget; then says where the service is, and stays up until Ctrl-C. The people are the same in every run; the
+    noise is not. With --json, which implies --once, the answers are one object.
 
     \b
       sfumato demo --members 50000
-      sfumato demo --dir shop
+      sfumato demo --once --dir shop
     """
     from sfumato import demo as generated
 
-    try:
-        finished = generated.run(members, None if folder is None else Path(folder))
-    except OSError:
-        raise InvalidArgument("--dir", "cannot be written to") from None
-    if as_json:
-        show(finished.to_dict(), lambda: "", as_json=True)
-    else:
-        generated.show(finished, console())
+    with generated.running(members, None if folder is None else Path(folder)) as asked:
+        if as_json:
+            show(asked.to_dict(), lambda: "", as_json=True)
+            return
+        generated.show(asked, console())
+        if not once:
+            generated.invite(asked.service, console())
+            generated.stay()
 
 
 @click.command("init")

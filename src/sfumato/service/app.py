@@ -20,6 +20,7 @@ from typing import Any
 from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 
 from sfumato.accounting import Charge
@@ -43,6 +44,15 @@ ASK = "/v1/answers"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
 READY_S = 2.0  # how long a look at the parts is good for
 MOST_ROWS = 1000
+
+# FastAPI's own traces and logs hold paths, queries and the words of exceptions. `sfumato.service.telemetry` has ours.
+_OFF: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,7 @@ def create_app(session: Session) -> Wall:
         finally:
             sweeper.stop()
             await to_thread.run_sync(session.close)
+            await to_thread.run_sync(telemetry.flush)
 
     app = FastAPI(
         title="Sfumato",
@@ -180,6 +191,7 @@ def create_app(session: Session) -> Wall:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        telemetry=_OFF,
     )
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(Exception, _unexpected)

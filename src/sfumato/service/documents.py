@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import PlainTextResponse
 
 from sfumato.budget.usage import MOST_BUDGETS
 from sfumato.problems import KINDS, PLACE, named
@@ -224,12 +225,12 @@ SCHEMAS: Mapping[str, Json] = {
         },
         description="Spending by day, analyst and account, and how many would have run dry by each day.",
     ),
-    "Health": _object(
+    "Health": _object({"status": {"const": "ok"}}),
+    "Readiness": _object(
         {
-            "status": {"enum": ["ok", "ready", "not ready"]},
+            "status": {"enum": ["ready", "not ready"]},
             "checks": {"type": "object", "additionalProperties": {"enum": ["ok", "not ok"]}},
-        },
-        required=["status"],
+        }
     ),
     "Problem": _object(
         {
@@ -374,7 +375,8 @@ EXAMPLES: Mapping[str, Json] = {
         ],
         "notes": [],
     },
-    "Health": {"status": "ready", "checks": {"ledger": "ok", "engines": "ok"}},
+    "Health": {"status": "ok"},
+    "Readiness": {"status": "ready", "checks": {"ledger": "ok", "engines": "ok"}},
 }
 
 # -- routes --
@@ -402,10 +404,8 @@ _OF_STATUS: Mapping[int, Json] = {
 
 
 def _good(schema: str, words: str, headers: Json | None = None) -> Json:
-    content: Json = {"schema": _ref(schema)}
-    if schema in EXAMPLES:
-        content["example"] = EXAMPLES[schema]
-    return {"description": words, "headers": headers or _HEADERS, "content": {"application/json": content}}
+    content = {"application/json": {"schema": _ref(schema)}}
+    return {"description": words, "headers": headers or _HEADERS, "content": content}
 
 
 # A body may be too large or too late on any route, also where none is read.
@@ -561,26 +561,29 @@ ROUTES: Mapping[str, Json] = {
         "Can it answer?",
         "Whether the ledger can be written and continues what its fence saw, and every table can be reached.",
         {
-            200: _good("Health", "It can."),
+            200: _good("Readiness", "It can."),
             **_problems(),
             503: {
                 "description": "Not now.",
                 "headers": _HEADERS,
                 "content": {
-                    "application/json": {"schema": _ref("Health")},
+                    "application/json": {"schema": _ref("Readiness")},
                     "application/problem+json": {"schema": _ref("Problem")},
                 },
             },
         },
         open_=True,
     ),
-    "metrics": _route(
-        "metrics",
-        "Metrics",
-        "In the text format of Prometheus: requests, problems, answers and times. Nothing of any question.",
-        {200: {"description": "The metrics.", "headers": _HEADERS, "content": {"text/plain": {}}}, **_problems()},
-        open_=True,
-    ),
+    "metrics": {
+        **_route(
+            "metrics",
+            "Metrics",
+            "In the text format of Prometheus: requests, problems, answers and times. Nothing of any question.",
+            {200: {"description": "The metrics.", "headers": _HEADERS, "content": {"text/plain": {}}}, **_problems()},
+            open_=True,
+        ),
+        "response_class": PlainTextResponse,
+    },
 }
 
 
@@ -589,9 +592,19 @@ def openapi(app: FastAPI) -> Json:
     document = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, openapi_version="3.1.0"
     )
+    for responses in (operation["responses"] for path in document["paths"].values() for operation in path.values()):
+        _show_example(responses["200"])
     components = document.setdefault("components", {})
     components["schemas"] = dict(SCHEMAS)
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "A key from `sfumato keys create`, or a token."}
     }
     return document
+
+
+def _show_example(response: Json) -> None:
+    """Put the example of its schema beside it. FastAPI would leave out what is null in it."""
+    for content in response["content"].values():
+        name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        if name in EXAMPLES:
+            content["example"] = EXAMPLES[name]

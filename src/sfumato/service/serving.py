@@ -25,6 +25,7 @@ from sfumato.service.wall import Wall
 from sfumato.session import Session
 
 GRACE_S = 30  # seconds in which requests may end after a stop was asked for; what is left then stays reserved
+KEEP_S = 75  # seconds for which an idle connection stays: longer than proxies keep theirs, so that none is cut in use
 
 # For the workers, which are processes of their own. Not SFUMATO_*: those are settings.
 _FILE, _LEVEL = "_SFUMATO_SERVES", "_SFUMATO_LOGS"
@@ -85,6 +86,7 @@ def server(app: Wall | str, *, factory: bool = False, workers: int = 1) -> uvico
         proxy_headers=False,
         lifespan="on",
         ws="none",
+        timeout_keep_alive=KEEP_S,
         timeout_graceful_shutdown=GRACE_S,
     )
 

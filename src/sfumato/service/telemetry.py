@@ -36,6 +36,7 @@ _LOG = logging.getLogger("sfumato.service")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _OURS = frozenset(("sfumato", "uvicorn"))  # their templates are constant; arguments are never filled in
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"
+_FLUSH_MS = 5000
 
 
 @dataclass(slots=True)
@@ -94,6 +95,11 @@ class Telemetry:
             self._problems.labels(seen.problem).inc()
         if _LOG.isEnabledFor(logging.INFO):
             write_line(seen.line())
+
+    def flush(self) -> None:
+        """Send what is still on its way: uvicorn ends with the signal that stopped it, which nothing runs after."""
+        if self.traced is not None:
+            self.traced.flush()
 
     def metrics(self) -> bytes:
         """In the text format of Prometheus."""
@@ -171,6 +177,12 @@ class _Tracer:
                 yield
             finally:
                 self._describe(span, seen)
+
+    def flush(self) -> None:
+        from opentelemetry import trace
+
+        provider: Any = trace.get_tracer_provider()
+        provider.force_flush(_FLUSH_MS)
 
     def _describe(self, span: Span, seen: Seen) -> None:
         span.update_name(f"{seen.method} {seen.route}")

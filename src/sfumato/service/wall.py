@@ -90,10 +90,12 @@ class Wall:
                 await self._app(scope, _replayed(body, receive), leaving)
             else:
                 await leaving.whole(200, *known)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             seen.error = where(error)
             if not leaving.begun:
                 await leaving.problem("failed", Failed(""))
+            if isinstance(error, asyncio.CancelledError):  # the service stops, and this has taken longer than it may
+                raise
 
 
 class _Leaving:
