@@ -9,7 +9,9 @@ engine and the mechanism, inside `_tried`, and nowhere else: not in the ledger, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,6 +28,31 @@ from sfumato.query.values import typed
 from sfumato.records import Answer
 
 
+class Turns:
+    """A lock for every name that is in use, so that one thing is not done twice at the same time."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._used: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[bool]:
+        """Alone with a name; whether that took waiting for somebody else."""
+        with self._mutex:
+            lock, users = self._used.get(name, (threading.Lock(), 0))
+            self._used[name] = lock, users + 1
+        try:
+            with lock:
+                yield users > 0
+        finally:
+            with self._mutex:
+                lock, users = self._used[name]
+                if users == 1:
+                    del self._used[name]
+                else:
+                    self._used[name] = lock, users - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Where answers are made: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
@@ -35,6 +62,7 @@ class Desk:
     key: bytes = field(repr=False)
     epoch: str
     clock: Callable[[], datetime]
+    turns: Turns = field(default_factory=Turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +113,19 @@ def _walked(inquiry: Inquiry, desk: Desk, *, resume: bool) -> Answer:
     except BudgetExhausted as refusal:
         raise _with_a_way_out(refusal, ask, inquiry.plan, desk) from None
     if isinstance(found, Held):
-        payload = _computed(inquiry.plan, found.nonce, desk)
-        found = desk.ledger.settle(ask, found, payload, reveal, desk.clock())
+        found = _settled(ask, found, inquiry, desk)
     return answered(found)
+
+
+def _settled(ask: Ask, held: Held, inquiry: Inquiry, desk: Desk) -> Settled:
+    """Compute the atom and settle, in turn: whoever waited for the same atom finds it stored, and reads no row."""
+    reveal = partial(_revealed, inquiry)
+    with desk.turns.of(ask.atom) as waited:
+        found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=True) if waited else held
+        if isinstance(found, Settled):
+            return found
+        payload = _computed(inquiry.plan, found.nonce, desk)
+        return desk.ledger.settle(ask, found, payload, reveal, desk.clock())
 
 
 def _computed(plan: Plan, nonce: bytes, desk: Desk) -> str:

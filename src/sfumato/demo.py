@@ -301,6 +301,13 @@ def invite(service: Service, console: Console | None = None) -> None:
     page.print("", Text("Ctrl-C stops it."), sep="\n")
 
 
+def part(service: Service, console: Console | None = None) -> None:
+    """Say where the questions were answered, now that nobody answers there any more."""
+    page = console or Console(highlight=False)
+    told = f"Asked over HTTP: the API was at {service.url}/v1/answers and its docs at {service.url}/docs."
+    page.print("", Text(f"{told} Without --once both stay up."), sep="\n")
+
+
 def _promise(demo: Demo) -> str:
     return (
         f"Whatever {ANALYST} asks within this month's budget of {demo.budget.cap}, one member's presence moves any "

@@ -20,7 +20,7 @@ from sfumato import noise_key
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
 from sfumato.answer import Desk, Inquiry, answer, answered, cell
-from sfumato.budget import Account, Call, Hold, Ledger, Settled, accounts_of, open_ledger, report
+from sfumato.budget import Account, Call, Called, Hold, Ledger, Settled, accounts_of, open_ledger, report
 from sfumato.catalog import Catalog
 from sfumato.config import Config, load_config
 from sfumato.errors import Conflict, InvalidArgument, NotFound, NotSupported, SfumatoError
@@ -184,19 +184,30 @@ class Session:
         same = (hold.digest, hold.epoch) == (inquiry.plan.digest, self._desk.epoch)
         return inquiry if same else None
 
-    def _called_again(self, digest: str, analyst: str) -> Answer:
+    def _called_again(self, begun: Called, analyst: str) -> Answer:
         """What a call has begun: its answer, or the rest of the way to it."""
-        try:
-            return self.recall(digest, analyst=analyst)
-        except NotFound:
-            hold = self._desk.ledger.hold(self._own(analyst), digest)
+        found = self._as_called(begun, analyst)
+        if found is not None:
+            return found
+        hold = self._desk.ledger.hold(self._own(analyst), begun.digest)
         inquiry = None if hold is None else self._resumed(hold)
         if inquiry is not None:
             answer(inquiry, self._desk, resume=True)
+        found = self._as_called(begun, analyst)  # as it first left, whoever settled it in the meantime
+        if found is None:
+            raise Conflict(CLOSED_CALL, reused=True)
+        return found
+
+    def _as_called(self, begun: Called, analyst: str) -> Answer | None:
+        """An answer with the receipt that the call had: its first one, or that of a repeat."""
         try:
-            return self.recall(digest, analyst=analyst)  # as it first left, whoever settled it in the meantime
+            found = self.recall(begun.digest, analyst=analyst)
         except NotFound:
-            raise Conflict(CLOSED_CALL, reused=True) from None
+            return None
+        if not begun.free:
+            return found
+        left = self.budget(analyst).accounts[0].left
+        return replace(found, receipt=replace(found.receipt, charge=NOTHING, left=left, repeat=True))
 
     def _listing(self, question: Question) -> Listing | None:
         """The listing that a question in SQL asks for, if it is one."""

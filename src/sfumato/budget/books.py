@@ -174,14 +174,17 @@ class Books:
         return list(map(Row.of, found))
 
     def movements(self, analyst: str | None, *, before: int | None, rows: int) -> list[tuple[int, Row]]:
-        """The latest rows but reservations, of one analyst or of all, each with its place."""
-        whose = "" if analyst is None else "AND analyst = ? "
-        found = self.run(
-            f"SELECT sequence, {_ROW} FROM journal WHERE kind <> 'reserve' AND sequence < ? {whose}"  # noqa: S608
-            "ORDER BY sequence DESC LIMIT ?",
-            *(self.head.sequence + 1 if before is None else before, *(() if analyst is None else (analyst,)), rows),
-        )
-        return [(sequence, Row.of(texts)) for sequence, *texts in found]
+        """The latest rows but reservations, of one analyst or of all, each with its number among just these.
+
+        A place in the whole journal would tell an analyst how busy the others are.
+        """
+        which, whose = ("", ()) if analyst is None else ("AND analyst = ?", (analyst,))
+        of = f"FROM journal WHERE kind <> 'reserve' {which}"
+        end = before if before is not None else self.run(f"SELECT COUNT(*) {of}", *whose)[0][0] + 1
+        first = max(end - rows, 1)
+        page = f"SELECT {_ROW} {of} ORDER BY sequence LIMIT ? OFFSET ?"
+        found = self.run(page, *whose, max(end - first, 0), first - 1)
+        return [(first + place, Row.of(texts)) for place, texts in enumerate(found)][::-1]
 
     def hash_at(self, sequence: int) -> str | None:
         if sequence == self.head.sequence:
@@ -238,17 +241,17 @@ class Books:
             *(account, digest, body, receipt),
         )
 
-    def call(self, account: str, key: str) -> tuple[str, str] | None:
-        """The body of the call that carried this idempotency key, as a hash, and the request that it began."""
-        found = self.run("SELECT body, digest FROM calls WHERE account = ? AND key = ?", account, key)
-        return (found[0][0], found[0][1]) if found else None
+    def call(self, account: str, key: str) -> tuple[str, str, bool] | None:
+        """The body of the call that carried this idempotency key, as a hash; what it began; whether that was free."""
+        found = self.run("SELECT body, digest, free FROM calls WHERE account = ? AND key = ?", account, key)
+        return (found[0][0], found[0][1], bool(found[0][2])) if found else None
 
-    def begin_call(self, account: str, key: str, body: str, digest: str) -> None:
+    def begin_call(self, account: str, key: str, body: str, digest: str, *, free: bool) -> None:
         """Write a call down, and forget one that is long past: repeats are free, and must not fill the disk."""
         [(latest,)] = self.run("SELECT COALESCE(MAX(number), 0) FROM calls WHERE account = ?", account)
         self.run(
-            "INSERT INTO calls (account, key, number, body, digest) VALUES (?, ?, ?, ?, ?)",
-            *(account, key, latest + 1, body, digest),
+            "INSERT INTO calls (account, key, number, body, digest, free) VALUES (?, ?, ?, ?, ?, ?)",
+            *(account, key, latest + 1, body, digest, int(free)),
         )
         self.run("DELETE FROM calls WHERE account = ? AND number <= ?", account, latest + 1 - MOST_CALLS)
 

@@ -78,6 +78,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """What a call has begun: a request, by its digest. `free`: it was answered already, and cost nothing."""
+
+    digest: str
+    free: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """What a request wants of the ledger. The asker's own account comes first; `worst` are the costliest steps."""
 
@@ -177,7 +185,8 @@ class Ledger:
                 if payload is not None:
                     settled = _settle(books, ask, hold, payload, reveal, now)
             if new_call is not None:
-                books.begin_call(ask.own.name, new_call.key, new_call.body, ask.digest)
+                free = settled is not None and settled.repeat and not settled.charge
+                books.begin_call(ask.own.name, new_call.key, new_call.body, ask.digest, free=free)
             if settled is None:
                 return Held(bytes.fromhex(nonce))
             mark = _mark(books, ask.accounts, now)
@@ -224,7 +233,10 @@ class Ledger:
     def recall(
         self, own: str, digest: str, accounts_of: Callable[[str], Sequence[Account]], now: datetime
     ) -> Settled | None:
-        """An answer as it first left to this account, if all that pay for its table now have paid for it."""
+        """An answer as it first left to this account, if all that pay for its table now have paid for it.
+
+        The accounts begin with this one.
+        """
         with self._books(self._store.reading) as books:
             body, written = books.answer(own, digest), books.receipt(own, digest)
             if body is None or not written:
@@ -240,8 +252,8 @@ class Ledger:
         resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
         return Settled(body, charge, left, resets, repeat=False)
 
-    def called(self, own: str, call: Call) -> str | None:
-        """The request that this call has begun already, by its digest; `Conflict` where its body was another."""
+    def called(self, own: str, call: Call) -> Called | None:
+        """What this call has begun already; `Conflict` where its body was another."""
         with self._books(self._store.reading) as books:
             return _called(books, own, call)
 
@@ -543,19 +555,19 @@ def _repeated(books: Books, ask: Ask, now: datetime) -> Settled | None:
 def _is_new(books: Books, ask: Ask) -> Call | None:
     """The ask's call, if its idempotency key has not been seen before."""
     begun = None if ask.call is None else _called(books, ask.own.name, ask.call)
-    if begun not in (None, ask.digest):
+    if begun is not None and begun.digest != ask.digest:
         raise Conflict(IN_FLIGHT)  # the data version has changed between two of its attempts
     return ask.call if begun is None else None
 
 
-def _called(books: Books, own: str, call: Call) -> str | None:
+def _called(books: Books, own: str, call: Call) -> Called | None:
     found = books.call(own, call.key)
     if found is None:
         return None
-    body, digest = found
+    body, digest, free = found
     if body != call.body:
         raise Conflict(KEY_REUSED, reused=True)
-    return digest
+    return Called(digest, free)
 
 
 def _begun_by(books: Books, digest: str) -> list[Mapping[str, Any]]:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('sfumato ledger'))"
 _BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _IDLE = 8
+_MOST = 16  # connections of a process: writers wait for one another anyway, and a server has room for some hundred
 
 
 class PostgresStore(Store):
-    """Connections are opened as threads need them, and a few are kept; a stale one is replaced before it is used."""
+    """Connections are opened as threads need them, up to a number, and a few are kept; a stale one is replaced."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -35,6 +36,7 @@ class PostgresStore(Store):
         self.place = " ".join(str(known.get(name, "")) for name in ("host", "hostaddr", "port", "dbname"))
         self._idle: list[psycopg.Connection[tuple[Any, ...]]] = []
         self._lock = threading.Lock()
+        self._room = threading.Semaphore(_MOST)
         self._closed = False
         self._process = os.getpid()
         with self._transaction(_LOCK) as run:
@@ -54,7 +56,7 @@ class PostgresStore(Store):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Run]:
-        with told(self._psycopg.Error):
+        with self._room, told(self._psycopg.Error):
             connection = self._begun(begin)
             try:
                 yield lambda sql, *values: _rows(connection, sql, values)

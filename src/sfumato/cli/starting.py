@@ -48,7 +48,9 @@ def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
             show(asked.to_dict(), lambda: "", as_json=True)
             return
         generated.show(asked, console())
-        if not once:
+        if once:
+            generated.part(asked.service, console())
+        else:
             generated.invite(asked.service, console())
             generated.stay()
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 
 from sfumato.accounting import Charge
@@ -38,15 +39,19 @@ from sfumato.service.telemetry import METRICS_TYPE, Seen, Telemetry
 from sfumato.service.wall import Pairs, Scope, Wall, header
 from sfumato.session import Session
 
+T = TypeVar("T")
+
 PROBLEM = "application/problem+json"
 JSON = "application/json"
 ASK = "/v1/answers"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
 READY_S = 2.0  # how long a look at the parts is good for
 MOST_ROWS = 1000
+ASKING = 40  # questions at a time; they have threads of their own, so that nothing else waits for slow ones
+EACH = 10  # of one analyst: others do not wait for hers
 
 # FastAPI's own traces and logs hold paths, queries and the words of exceptions. `sfumato.service.telemetry` has ours.
-_OFF: TelemetryConfig = {
+_OFF: Any = {
     "tracing": False,
     "metrics": False,
     "logs": False,
@@ -78,6 +83,14 @@ class Caller:
         return cls(request.headers.get("authorization"), request.scope["sfumato.seen"])
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """Somebody who may ask, and the stamp of the ledger before that was known."""
+
+    person: Person
+    since: Hashable | None
+
+
 class Calls:
     """What each route does, without HTTP around it."""
 
@@ -87,9 +100,13 @@ class Calls:
         self._replies = Replies(session.ledger, session.now)
         self._looked: tuple[float, Reply] = (-READY_S, Reply(b""))
 
-    def ask(self, caller: Caller, body: bytes, key: str | None) -> Reply:
+    def enter(self, caller: Caller) -> Entered:
+        """Who asks. The stamp comes first: what happens to the key from now on is seen by it."""
         since = self._replies.stamp()
-        person = self._admitted(caller, "ask")
+        return Entered(self._admitted(caller, "ask"), since)
+
+    def ask(self, caller: Caller, entered: Entered, body: bytes, key: str | None) -> Reply:
+        person = entered.person
         question, once = read_object(body), read_key(key)
         call = None if once is None else Call.of(once, body)
         answer = self._session.ask(question, analyst=person.analyst, call=call)
@@ -98,7 +115,7 @@ class Calls:
         sent = [("content-type", JSON), *reply.headers.items()]
         pairs = tuple((name.encode(), value.encode()) for name, value in sent)
         known = Remembered(person.analyst, pairs, reply.body)
-        self._replies.keep((caller.authorization or "", body, key), since, known, person.until)
+        self._replies.keep((caller.authorization or "", body, key), entered.since, known, person.until)
         return reply
 
     def known(self, scope: Scope, body: bytes, seen: Seen) -> tuple[Pairs, bytes] | None:
@@ -201,42 +218,50 @@ def create_app(session: Session) -> Wall:
 
 
 def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
+    asking = CapacityLimiter(ASKING)
+    turns: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(EACH))
+
     @app.post(ASK, **documents.ROUTES["ask"])
     async def ask(request: Request) -> Response:
         caller, body, key = Caller.of(request), await request.body(), request.headers.get("idempotency-key")
-        return await _replied(caller, lambda: calls.ask(caller, body, key))
+        entered = await to_thread.run_sync(_told, lambda: calls.enter(caller))
+        if isinstance(entered, Reply):
+            return _replied(caller, entered)
+        async with turns[entered.person.analyst]:
+            work = partial(calls.ask, caller, entered, body, key)
+            return _replied(caller, await to_thread.run_sync(_told, work, limiter=asking))
 
     @app.post("/v1/estimates", **documents.ROUTES["estimate"])
     async def estimate(request: Request) -> Response:
         caller, body = Caller.of(request), await request.body()
-        return await _replied(caller, lambda: calls.estimate(caller, body))
+        return await _done(caller, lambda: calls.estimate(caller, body))
 
     @app.get("/v1/answers/{digest}", **documents.ROUTES["recall"])
     async def recall(request: Request) -> Response:
         caller, known = Caller.of(request), ",".join(request.headers.getlist("if-none-match"))
         digest = request.path_params["digest"]
-        return await _replied(caller, lambda: calls.recall(caller, digest, known))
+        return await _done(caller, lambda: calls.recall(caller, digest, known))
 
     @app.get("/v1/budget", **documents.ROUTES["budget"])
     async def budget(request: Request) -> Response:
         caller = Caller.of(request)
-        return await _replied(caller, lambda: calls.budget(caller))
+        return await _done(caller, lambda: calls.budget(caller))
 
     @app.get("/v1/budget/charges", **documents.ROUTES["charges"])
     async def charges(request: Request) -> Response:
         caller, query = Caller.of(request), request.query_params
-        return await _replied(caller, lambda: calls.charges(caller, query.get("cursor"), query.get("rows")))
+        return await _done(caller, lambda: calls.charges(caller, query.get("cursor"), query.get("rows")))
 
     @app.get("/v1/tables", **documents.ROUTES["tables"])
     async def tables(request: Request) -> Response:
         caller = Caller.of(request)
-        return await _replied(caller, lambda: calls.tables(caller))
+        return await _done(caller, lambda: calls.tables(caller))
 
     @app.get("/v1/admin/usage", **documents.ROUTES["usage"])
     async def usage_(request: Request) -> Response:
         caller, query = Caller.of(request), request.query_params
         wanted = query.get("since"), query.get("until"), query.getlist("budget")
-        return await _replied(caller, lambda: calls.usage(caller, *wanted))
+        return await _done(caller, lambda: calls.usage(caller, *wanted))
 
     @app.get("/healthz", **documents.ROUTES["healthz"])
     async def healthz() -> Response:
@@ -244,20 +269,23 @@ def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
 
     @app.get("/readyz", **documents.ROUTES["readyz"])
     async def readyz(request: Request) -> Response:
-        return await _replied(Caller.of(request), calls.ready)
+        return await _done(Caller.of(request), calls.ready)
 
     @app.get("/metrics", **documents.ROUTES["metrics"])
     async def metrics() -> Response:
         return Response(telemetry.metrics(), media_type=METRICS_TYPE)
 
 
-async def _replied(caller: Caller, work: Callable[[], Reply]) -> Response:
-    reply = await to_thread.run_sync(_told, work)
+async def _done(caller: Caller, work: Callable[[], Reply]) -> Response:
+    return _replied(caller, await to_thread.run_sync(_told, work))
+
+
+def _replied(caller: Caller, reply: Reply) -> Response:
     caller.seen.problem = reply.problem
     return _response(reply)
 
 
-def _told(work: Callable[[], Reply]) -> Reply:
+def _told(work: Callable[[], T]) -> T | Reply:
     """What a call gives, or the problem that it met."""
     try:
         return work()

@@ -5,6 +5,7 @@ serve -> check the configuration -> bind -> tell where -> one server here, or a 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import tempfile
@@ -17,7 +18,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from sfumato.config import Config, load_config
-from sfumato.errors import ConfigError, Failed
+from sfumato.errors import ConfigError, Failed, SfumatoError
 from sfumato.service.app import create_app
 from sfumato.service.telemetry import log_to_stderr
 from sfumato.service.tracing import trace_as_asked
@@ -25,7 +26,10 @@ from sfumato.service.wall import Wall
 from sfumato.session import Session
 
 GRACE_S = 30  # seconds in which requests may end after a stop was asked for; what is left then stays reserved
+BACKLOG = 2048
 KEEP_S = 75  # seconds for which an idle connection stays: longer than proxies keep theirs, so that none is cut in use
+
+_LOG = logging.getLogger("sfumato.service")
 
 # For the workers, which are processes of their own. Not SFUMATO_*: those are settings.
 _FILE, _LEVEL = "_SFUMATO_SERVES", "_SFUMATO_LOGS"
@@ -95,7 +99,12 @@ def worker() -> Wall:
     """The application of one worker of several."""
     log_to_stderr(os.environ[_LEVEL])
     trace_as_asked()
-    return create_app(Session(load_config(os.environ[_FILE]), finish=False))
+    try:
+        return create_app(Session(load_config(os.environ[_FILE]), finish=False))
+    except SfumatoError as error:
+        # Told as one line. The supervisor starts another: what is missing, such as the ledger, may come back.
+        _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
+        raise SystemExit(1) from None
 
 
 def _several(file: str, config: Config, level: str, told: Callable[[str], None], counted: str) -> None:
@@ -115,6 +124,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)  # whoever calls before the first worker is up waits, and is not refused
         bound.set_inheritable(True)
     except OSError as error:
         bound.close()

@@ -12,14 +12,15 @@ CREATE TABLE keys (
     revoked TEXT
 );
 
--- Calls that carried an idempotency key: the hashes of the key and of the body, and the request they began. An
--- account's calls are numbered, because only the latest are kept.
+-- Calls that carried an idempotency key: the hashes of the key and of the body, the request they began, and
+-- whether that was a repeat, for nothing. An account's calls are numbered, because only the latest are kept.
 CREATE TABLE calls (
     account TEXT NOT NULL,
     key TEXT NOT NULL,
     number BIGINT NOT NULL,
     body TEXT NOT NULL,
     digest TEXT NOT NULL,
+    free BIGINT NOT NULL,
     PRIMARY KEY (account, key)
 );
 

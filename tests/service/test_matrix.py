@@ -1,0 +1,248 @@
+"""Who may what: every role on every route, method and object. The rules are written here by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from anyio.from_thread import BlockingPortal
+from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, new_served
+
+UNKNOWN = "sha256:" + "0" * 64
+
+# Whose key it is, and what it may: ask, price, look at what is its own, look at what everybody spent.
+ANALYST = frozenset(("ask", "price", "look"))
+OWNER = ANALYST | {"usage"}
+AUDITOR = frozenset(("price", "look", "usage"))
+NOBODY: frozenset[str] = frozenset()
+
+CALLERS: dict[str, tuple[str, frozenset[str]]] = {
+    "anna": ("anna", ANALYST),
+    "anna by another key": ("anna", ANALYST),
+    "anna as auditor": ("anna", AUDITOR),
+    "anna as owner": ("anna", OWNER),
+    "ben, of the same organisation": ("ben", ANALYST),
+    "olga, of none": ("olga", ANALYST),
+    "omar, the owner": ("omar", OWNER),
+    "axel, the auditor": ("axel", AUDITOR),
+    "axel as analyst": ("axel", ANALYST),
+    "revoked": ("", NOBODY),
+    "revoked owner": ("", NOBODY),
+    "expired": ("", NOBODY),
+    "expired auditor": ("", NOBODY),
+    "unknown key": ("", NOBODY),
+    "no key": ("", NOBODY),
+    "empty header": ("", NOBODY),
+    "other scheme": ("", NOBODY),
+    "no scheme": ("", NOBODY),
+    "two keys": ("", NOBODY),
+    "a letter less": ("", NOBODY),
+    "its hash": ("", NOBODY),
+    "its id": ("", NOBODY),
+    "a token, where none are taken": ("", NOBODY),
+    "left the configuration": ("", NOBODY),
+    "owner who left the configuration": ("", NOBODY),
+}
+
+# Calls by what they need. {anna}, {ben}, {omar} are digests of answers that these were given; {anna-cursor} likewise.
+CALLS: dict[str, tuple[str, str, Any]] = {
+    "POST /v1/answers top": ("ask", "anyone", TOP),
+    "POST /v1/answers total": ("ask", "anyone", TOTAL),
+    "POST /v1/answers listing": ("ask", "anyone", LISTING),
+    "POST /v1/answers refused": ("ask", "refused", {**TOP, "by": "x"}),
+    "POST /v1/answers bad": ("ask", "bad", []),
+    "POST /v1/estimates top": ("price", "anyone", TOP),
+    "POST /v1/estimates refused": ("price", "refused", {**TOP, "by": "x"}),
+    "GET /v1/answers/{anna}": ("look", "anna", None),
+    "GET /v1/answers/{ben}": ("look", "ben", None),
+    "GET /v1/answers/{olga}": ("look", "olga", None),
+    "GET /v1/answers/{omar}": ("look", "omar", None),
+    f"GET /v1/answers/{UNKNOWN}": ("look", "nobody", None),
+    "GET /v1/answers/x": ("look", "nobody", None),
+    "GET /v1/budget": ("look", "anyone", None),
+    "GET /v1/budget/charges": ("look", "anyone", None),
+    "GET /v1/budget/charges?cursor={anna-cursor}": ("look", "anyone", None),
+    "GET /v1/budget/charges?cursor={ben-cursor}": ("look", "anyone", None),
+    "GET /v1/budget/charges?cursor=999999": ("look", "anyone", None),
+    "GET /v1/budget/charges?cursor=x": ("look", "bad", None),
+    "GET /v1/budget?analyst=ben": ("look", "anyone", None),
+    "GET /v1/budget/charges?analyst=ben": ("look", "anyone", None),
+    "GET /v1/tables": ("look", "anyone", None),
+    "GET /v1/admin/usage": ("usage", "anyone", None),
+    "GET /v1/admin/usage?since=2026-11-01&budget=10,1": ("usage", "anyone", None),
+    "GET /v1/admin/usage?since=x": ("usage", "bad", None),
+    "GET /v1/admin": ("", "nobody", None),
+    "GET /v1/admin/keys": ("", "nobody", None),
+    "GET /v1/answers/{anna}/rows": ("", "nobody", None),
+    "GET /nope": ("", "nobody", None),
+    **{
+        f"GET {path}": ("", "anyone", None)
+        for path in ("/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/problems/not-found")
+    },
+}
+PATHS = ("/v1/answers", "/v1/estimates", "/v1/answers/{anna}", "/v1/budget", "/v1/budget/charges", "/v1/tables")
+PATHS += ("/v1/admin/usage",)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+
+
+def expected(caller: str, call: str) -> int:
+    """The rules. Who is not known is told so first; what a role may not do, and what is another's, is not there."""
+    whose, rights = CALLERS[caller]
+    needed, owner, _ = CALLS[call]
+    if not needed:
+        return 404 if owner == "nobody" else 200
+    if not rights:
+        return 401
+    if needed not in rights:
+        return 404
+    if owner in ("refused", "bad"):
+        return 422 if owner == "refused" else 400
+    return 200 if owner in ("anyone", whose) else 404
+
+
+@dataclass
+class World:
+    served: Served
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, bytes] = field(default_factory=dict)
+
+    def send(self, caller: str, method: str, path: str, body: Any = None) -> Reply:
+        for name, value in self.names.items():
+            path = path.replace(f"{{{name}}}", value)
+        sent = {} if body is None else {"body": json.dumps(body).encode()}
+        return self.served.call(method, path, headers=self.headers[caller], **sent)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Iterator[World]:
+    made = World(new_served(tmp_path_factory.mktemp("matrix") / "world", portal))
+    with made.served.session:
+        _questions(made)
+        _callers(made)
+        yield made
+
+
+def _questions(world: World) -> None:
+    """Four people ask, each something of her own, and one thing that all have asked."""
+    served = world.served
+    asked = {
+        "anna": {**TOP, "k": 6},
+        "ben": {**TOP, "k": 4},
+        "olga": {**TOP, "k": 3},
+        "omar": {**REGIONS, "measure": "shares"},
+    }
+    for name, question in asked.items():
+        key = served.key(name)
+        reply = served.ask(key, question)
+        world.names[name], world.bodies[name] = reply.json["receipt"]["digest"], reply.body
+        served.ask(key, TOTAL)
+        page = served.get("/v1/budget/charges?rows=1", key).json
+        world.names[f"{name}-cursor"] = page["next"]
+
+
+def _callers(world: World) -> None:
+    served, moment = world.served, world.served.clock.now
+    soon = moment + timedelta(seconds=10)
+    good = served.key()
+    [*_, known] = served.keys.list("anna")
+    import hashlib
+
+    keys = {
+        "anna": good,
+        "anna by another key": served.key(expires=moment + timedelta(days=1)),
+        "anna as auditor": served.key(role="auditor"),
+        "anna as owner": served.key(role="owner"),
+        "ben, of the same organisation": served.key("ben"),
+        "olga, of none": served.key("olga"),
+        "omar, the owner": served.key("omar"),
+        "axel, the auditor": served.key("axel"),
+        "axel as analyst": served.key("axel", role="analyst"),
+        "revoked": _revoked(served, "anna"),
+        "revoked owner": _revoked(served, "omar"),
+        "expired": served.key(expires=soon),
+        "expired auditor": served.key("axel", expires=soon),
+        "unknown key": "sfumato_" + "A" * 43,
+        "two keys": f"{good} {good}",
+        "a letter less": good[:-1],
+        "its hash": hashlib.sha256(good.encode()).hexdigest(),
+        "its id": known.id,
+        "a token, where none are taken": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm5hIn0.",
+        "left the configuration": served.key("zoe", role="analyst"),
+        "owner who left the configuration": served.key("zoe", role="owner"),
+    }
+    world.headers = {name: {"authorization": f"Bearer {key}"} for name, key in keys.items()}
+    world.headers |= {
+        "no key": {},
+        "empty header": {"authorization": ""},
+        "other scheme": {"authorization": f"Basic {good}"},
+        "no scheme": {"authorization": good},
+    }
+    assert world.headers.keys() == CALLERS.keys()
+    served.clock.advance(seconds=10)
+
+
+def _revoked(served: Served, analyst: str) -> str:
+    before = {key.id for key in served.keys.list()}
+    text = served.key(analyst)
+    [new] = {key.id for key in served.keys.list()} - before
+    served.keys.revoke(new, served.clock.now)
+    return text
+
+
+CELLS = list(itertools.product(CALLERS, CALLS))
+
+
+def test_there_are_enough_cells() -> None:
+    assert len(CELLS) >= 300
+
+
+@pytest.mark.parametrize(("caller", "call"), CELLS)
+def test_cell(world: World, caller: str, call: str) -> None:
+    method, path, *_ = call.split()
+    reply = world.send(caller, method, path, CALLS[call][2])
+    assert reply.status == expected(caller, call)
+    if reply.status == 404:
+        assert reply.lasting == world.send("no key", "GET", "/nope").lasting
+    if reply.status == 401:
+        assert reply.lasting == world.send("no key", "GET", "/v1/budget").lasting
+    if reply.status == 200 and path.startswith("/v1/"):
+        _check_whose(world, CALLERS[caller][0], path, reply)
+
+
+def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
+    """What is shown is the caller's own."""
+    bare, session = path.partition("?")[0], world.served.session
+    if bare == "/v1/budget":
+        assert reply.json == session.budget(whose).to_dict()
+    if bare == "/v1/budget/charges":
+        own = session.charges(whose, rows=10_000).to_dict()["rows"]
+        assert all(row in own for row in reply.json["rows"])
+    if bare.startswith("/v1/answers/"):
+        assert reply.body == world.bodies[whose]
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", METHODS)
+def test_methods(world: World, caller: str, path: str, method: str) -> None:
+    """Another method is refused whoever asks, in the same bytes."""
+    if method == ("POST" if path in ("/v1/answers", "/v1/estimates") else "GET"):
+        return
+    reply = world.send(caller, method, path, TOP)
+    assert reply.status == 405
+    assert reply.lasting == world.send("no key", "DELETE", path).lasting
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_nobody_but_askers_is_charged(world: World, caller: str) -> None:
+    _, rights = CALLERS[caller]
+    before = world.served.world.tables()["journal"]
+    reply = world.send(caller, "POST", "/v1/answers", {**TOTAL, "where": {"n": list(CALLERS).index(caller)}})
+    charged = world.served.world.tables()["journal"] != before
+    assert charged == ("ask" in rights) == (reply.status == 200)
