@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,28 +30,44 @@ from sfumato.records import Answer
 
 
 class Turns:
-    """A lock for every name that is in use, so that one thing is not done twice at the same time."""
+    """One run of the engine at a time for each atom; and a pause, from the second failure in a row on.
 
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
+    Without it, a question that never ends in time could keep the engine busy for ever, on one charge.
+    """
+
+    LONGEST_S, MOST = 300.0, 10_000
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._mutex, self._clock = threading.Lock(), clock
         self._used: dict[str, tuple[threading.Lock, int]] = {}
+        self._failed: dict[str, tuple[float, int]] = {}  # until when it pauses, and how often it failed
 
     @contextmanager
-    def of(self, name: str) -> Iterator[bool]:
-        """Alone with a name; whether that took waiting for somebody else."""
+    def of(self, atom: str) -> Iterator[bool]:
+        """Alone with an atom; whether that took waiting for somebody else. `EngineFailed` in a pause."""
         with self._mutex:
-            lock, users = self._used.get(name, (threading.Lock(), 0))
-            self._used[name] = lock, users + 1
+            lock, users = self._used.get(atom, (threading.Lock(), 0))
+            if not users and self._clock() < self._failed.get(atom, (0.0, 0))[0]:
+                raise EngineFailed(COULD_NOT_ANSWER)
+            self._used[atom] = lock, users + 1
         try:
             with lock:
                 yield users > 0
         finally:
             with self._mutex:
-                lock, users = self._used[name]
-                if users == 1:
-                    del self._used[name]
-                else:
-                    self._used[name] = lock, users - 1
+                lock, users = self._used.pop(atom)
+                if users > 1:
+                    self._used[atom] = lock, users - 1
+
+    def ended(self, atom: str, *, well: bool) -> None:
+        """How a run went: after the second failure in a row a pause of a second, then each time twice as long."""
+        with self._mutex:
+            _, failures = self._failed.pop(atom, (0.0, 0))
+            if not well:
+                if len(self._failed) >= self.MOST:
+                    self._failed.clear()
+                pause_s = min(2.0 ** min(failures - 1, 20), self.LONGEST_S) if failures else 0.0
+                self._failed[atom] = self._clock() + pause_s, failures + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +135,19 @@ def _walked(inquiry: Inquiry, desk: Desk, *, resume: bool) -> Answer:
 
 
 def _settled(ask: Ask, held: Held, inquiry: Inquiry, desk: Desk) -> Settled:
-    """Compute the atom and settle, in turn: whoever waited for the same atom finds it stored, and reads no row."""
+    """Compute the atom and settle. Whoever waited for the same atom finds it stored, or has failed with it."""
     reveal = partial(_revealed, inquiry)
     with desk.turns.of(ask.atom) as waited:
-        found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=True) if waited else held
-        if isinstance(found, Settled):
+        if waited:
+            found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=True)
+            if isinstance(found, Held):
+                raise EngineFailed(COULD_NOT_ANSWER)
             return found
-        payload = _computed(inquiry.plan, found.nonce, desk)
-        return desk.ledger.settle(ask, found, payload, reveal, desk.clock())
-
-
-def _computed(plan: Plan, nonce: bytes, desk: Desk) -> str:
-    """The atom at its full length, as text; `EngineFailed` in the same words, whatever went wrong."""
-    payload = _tried(plan, nonce, desk)
-    if payload is None:
-        raise EngineFailed(COULD_NOT_ANSWER)
-    return payload
+        payload = _tried(inquiry.plan, held.nonce, desk)
+        desk.turns.ended(ask.atom, well=payload is not None)
+        if payload is None:
+            raise EngineFailed(COULD_NOT_ANSWER)
+        return desk.ledger.settle(ask, held, payload, reveal, desk.clock())
 
 
 def _tried(plan: Plan, nonce: bytes, desk: Desk) -> str | None:
@@ -253,8 +267,8 @@ def answered(settled: Settled) -> Answer:
 
 def _with_a_way_out(refusal: BudgetExhausted, ask: Ask, plan: Plan, desk: Desk) -> BudgetExhausted:
     """The refusal, with the longest list that would still fit, and as a request."""
-    shorter = {k: replace(ask, worst=plan.mechanism.at(k).worst) for k in range(plan.k - 1, 0, -1)}
-    differing = {k: other for k, other in shorter.items() if other.worst != ask.worst}
-    longest = desk.ledger.first_fitting(differing, desk.clock())
+    longest = desk.ledger.longest_fitting(
+        plan.k - 1, lambda k: replace(ask, worst=plan.mechanism.at(k).worst), desk.clock()
+    )
     instead = [] if longest is None else [{**plan.request, "k": longest}]
     return BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest, instead)

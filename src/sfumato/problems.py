@@ -60,8 +60,8 @@ KINDS = (
     ),
     Kind(
         *("in-flight", "In flight", 409, Conflict),
-        "A call with this Idempotency-Key is being answered at this moment. Send it again, with the same key, after "
-        "`Retry-After` seconds: it will not be charged twice.",
+        "A call with this Idempotency-Key began at the same moment, and the data got a new version in between. Send it "
+        "again, with the same key, after `Retry-After` seconds: it will not be charged twice.",
     ),
     Kind(
         *("key-reused", "Key reused", 422, Conflict),

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self, TypeAlias
@@ -23,8 +23,8 @@ from sfumato.answer import Desk, Inquiry, answer, answered, cell
 from sfumato.budget import Account, Call, Called, Hold, Ledger, Settled, accounts_of, open_ledger, report
 from sfumato.catalog import Catalog
 from sfumato.config import Config, load_config
-from sfumato.errors import Conflict, InvalidArgument, NotFound, NotSupported, SfumatoError
-from sfumato.mechanisms import context
+from sfumato.errors import Conflict, Failed, InvalidArgument, NotFound, NotSupported, SfumatoError
+from sfumato.mechanisms import Step, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, TablePolicy
@@ -41,7 +41,7 @@ FROM_POLICY = "the values that the policy lists; no row was read"
 CLOSED_CALL = "the call with this Idempotency-Key was closed without an answer; ask again with a new key"
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
-_PLANS, _LARGEST_DOMAIN = 512, 1000  # plans that are kept, and the size of a domain up to which they are
+_PLANS, _LARGEST_DOMAIN, _LONGEST = 512, 1000, 4096  # plans that are kept, unless they or their question are large
 
 
 class Session:
@@ -83,7 +83,10 @@ class Session:
         if listing is not None:
             return self._listed(listing, analyst)
         inquiry = self._inquiry(question, analyst)
-        return answer(inquiry if call is None else replace(inquiry, call=call), self._desk)
+        if call is None:
+            return answer(inquiry, self._desk)
+        found = answer(replace(inquiry, call=call), self._desk)
+        return found if not found.receipt.repeat else self._receipted(call, found, analyst)
 
     def recall(self, digest: str, *, analyst: str) -> Answer:
         """An answer that this analyst was given before, with its first receipt. Free; no row is read."""
@@ -102,8 +105,14 @@ class Session:
             return Estimate(POLICY, NOTHING, NOTHING, {}, self.budget(analyst).accounts[0].left, None)
         inquiry = self._inquiry(question, analyst)
         mechanism, k, ledger = inquiry.plan.mechanism, inquiry.plan.k, self._desk.ledger
-        shorter = [mechanism.steps(rows, stopped=True) for rows in range(k)]
-        outcomes = [mechanism.worst, *(steps for steps in shorter if steps and steps[-1].kind == "stop")]
+
+        def outcomes(seen: int) -> Iterator[tuple[Step, ...]]:
+            yield mechanism.worst
+            # The shortest list is the cheapest: one that noise ends where hers did.
+            shortest = mechanism.steps(seen, stopped=True) if seen < k else ()
+            if shortest and shortest[-1].kind == "stop":
+                yield shortest
+
         worst, *others = ledger.prices(inquiry.ask(self._desk.epoch), outcomes)
         standings = ledger.left(inquiry.accounts, self._clock())
         enforced = [
@@ -163,11 +172,11 @@ class Session:
         for hold in self._desk.ledger.holds():
             if hold.request.get("type") == "release" or not which(hold):
                 continue  # whoever began a release runs it again, by its name
-            inquiry = self._resumed(hold)
-            if inquiry is None:
-                self._desk.ledger.keep(hold, self._clock())
-                continue
             try:
+                inquiry = self._resumed(hold)
+                if inquiry is None:
+                    self._desk.ledger.keep(hold, self._clock())
+                    continue
                 answer(inquiry, self._desk, resume=True)
                 finished += 1
             except SfumatoError:
@@ -179,6 +188,8 @@ class Session:
         try:
             policy = self._catalog.policy_at(hold.request["table"], hold.version, self._clock())
             inquiry = self._planned(read_request(hold.request, policy), policy, hold.analyst)
+        except Failed:
+            raise  # which says nothing of the policy
         except SfumatoError:
             return None
         same = (hold.digest, hold.epoch) == (inquiry.plan.digest, self._desk.epoch)
@@ -197,6 +208,11 @@ class Session:
         if found is None:
             raise Conflict(CLOSED_CALL, reused=True)
         return found
+
+    def _receipted(self, call: Call, found: Answer, analyst: str) -> Answer:
+        """A repeat that another attempt of the same call has paid for is that attempt's answer."""
+        begun = self._desk.ledger.called(self._own(analyst), call)
+        return found if begun is None or begun.free else self._as_called(begun, analyst) or found
 
     def _as_called(self, begun: Called, analyst: str) -> Answer | None:
         """An answer with the receipt that the call had: its first one, or that of a repeat."""
@@ -293,7 +309,7 @@ class _Plans:
 
     def keep(self, question: Question, policy: Policy, inquiry: Inquiry) -> Inquiry:
         name = _spelled(question)
-        if name is not None and len(inquiry.plan.domain or ()) <= _LARGEST_DOMAIN:
+        if name is not None and len(name) <= _LONGEST and len(inquiry.plan.domain or ()) <= _LARGEST_DOMAIN:
             with self._lock:
                 self._kept[inquiry.analyst, name] = policy, inquiry
                 while len(self._kept) > _PLANS:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -484,6 +485,7 @@ def test_the_same_session_may_ask_again_after_a_failure(each_world):
                 session.ask(ARTICLES, analyst="anna")
         assert standing(session, "analyst:anna").reserved == Charge(11, 1)
         session._desk = dataclasses.replace(session._desk, engines=engines)
+        session._desk.turns._clock = lambda: time.monotonic() + 60  # after several in a row it has a rest
         answer = session.ask(ARTICLES, analyst="anna")
         found = standing(session, "analyst:anna")
     assert len(answer.rows) == 5

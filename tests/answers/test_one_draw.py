@@ -303,7 +303,7 @@ def _shows(payload: dict[str, Any], cells: list[list[Any]]) -> bool:
 def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Walk:
     """A walk, in which every draw of noise is noted with the payload that came of it."""
     drawn: list[bytes] = []
-    computed = answers._computed
+    tried = answers._tried
 
     class Noted(Rng):
         @classmethod
@@ -311,14 +311,15 @@ def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Wa
             drawn.append(key + context)
             return Rng.keyed(key, context)
 
-    def noted(plan: Plan, nonce: bytes, desk: Any) -> str:
-        payload = computed(plan, nonce, desk)
-        walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
+    def noted(plan: Plan, nonce: bytes, desk: Any) -> str | None:
+        payload = tried(plan, nonce, desk)
+        if payload is not None:
+            walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
         return payload
 
     patch.setattr("sfumato.catalog.DuckDBEngine", Rows)
     patch.setattr(answers, "Rng", Noted)
-    patch.setattr(answers, "_computed", noted)
+    patch.setattr(answers, "_tried", noted)
     walk = Walk(world, seed)
     try:
         walk.go(steps)

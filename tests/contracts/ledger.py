@@ -135,7 +135,7 @@ def left(ledger: Ledger, account: Account = ANNA, now: datetime = NOW) -> Charge
 
 
 def price(ledger: Ledger, ask: Ask) -> Charge:
-    [charge] = ledger.prices(ask, [ask.worst])
+    [charge] = ledger.prices(ask, lambda _: [ask.worst])
     return charge
 
 
@@ -153,7 +153,7 @@ OPERATIONS: dict[str, Callable[[Ledger], object]] = {
     "settle": lambda ledger: settle(ledger, top()),
     "holds": lambda ledger: ledger.holds(),
     "left": lambda ledger: ledger.left([ANNA], NOW),
-    "prices": lambda ledger: ledger.prices(top(), [top().worst]),
+    "prices": lambda ledger: ledger.prices(top(), lambda _: [top().worst]),
     "recall": lambda ledger: recalled(ledger, top().digest, ANNA),
     "called": lambda ledger: ledger.called(ANNA.name, Call.of("key", b"body")),
     "check": lambda ledger: ledger.check(),
@@ -346,11 +346,15 @@ class LedgerContract:
         reserve(ledger, top(3, "another"))
         assert price(ledger, top(3, "another")) == NOTHING
 
-    def test_outcomes_that_the_asker_knows_to_be_wrong_have_no_price(self):
+    def test_a_price_is_told_from_what_the_asker_has_seen(self):
         ledger = self.make()
+
+        def outcomes(seen: int) -> list[tuple[Step, ...]]:
+            assert seen == 2
+            return [top(4).worst, (*row_steps(seen, counts=True), Step("stop", UNIT, seen + 1))]
+
         answer(ledger, top(2))
-        stops = [(*row_steps(rows, counts=True), Step("stop", UNIT, rows + 1)) for rows in range(4)]
-        assert ledger.prices(top(4), [top(4).worst, *stops]) == [Charge(4), Charge(1), Charge(3)]
+        assert ledger.prices(top(4), outcomes) == [Charge(4), Charge(1)]
 
     def test_resuming_continues_a_reservation_and_begins_none(self):
         ledger, ask = self.make(), top()
@@ -499,13 +503,17 @@ class LedgerContract:
             ledger.settle(ask, Held(bytes(16)), ranking(), showing(ask), NOW)
         assert settle(ledger, ask).charge == Charge(5, 1)
 
-    def test_the_first_request_that_every_account_can_pay_is_found(self):
+    def test_the_longest_list_that_every_account_can_pay_is_found(self):
         ledger, anna, shared = self.make(), own(information=9), acme(information=7)
-        asks = {k: top(k, "list", anna, shared) for k in (5, 4, 3, 2, 1)}
-        assert ledger.first_fitting(asks, NOW) == 3
-        answer(ledger, asks[1])
-        assert ledger.first_fitting(asks, NOW) == 3
-        assert ledger.first_fitting({5: asks[5]}, NOW) is None
+
+        def asking(k: int) -> Ask:
+            return top(k, "list", anna, shared)
+
+        assert [ledger.longest_fitting(most, asking, NOW) for most in (1, 2, 3, 4, 5, 100)] == [1, 2, 3, 3, 3, 3]
+        answer(ledger, asking(1))
+        assert ledger.longest_fitting(100, asking, NOW) == 3
+        answer(ledger, asking(3))
+        assert ledger.longest_fitting(100, lambda k: top(k, "another", anna, shared), NOW) is None
 
     def test_reserving_twice_holds_once(self):
         ledger = self.make()

@@ -690,9 +690,8 @@ class TestIdempotency:
         assert one.json["receipt"]["charge"] == two.json["receipt"]["charge"]
         assert len(runs) == 1
 
-    def test_one_who_waits_goes_on_where_the_first_one_failed(
-        self, served: Served, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_who_waits_fails_with_the_first(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And reads no row: many who wait for a question without end would keep the engine busy one after the other."""
         key = served.key()
         engine = type(served.session._catalog.engine("engagements"))
         real, begun, ended, runs = engine.run, threading.Event(), threading.Event(), []
@@ -712,8 +711,43 @@ class TestIdempotency:
             second = pool.submit(served.ask, key)
             assert not wait([second], 0.2).done
             ended.set()
-            assert (first.result().status, second.result().status) == (503, 200)
+            assert first.result().body == second.result().body
+            assert (first.result().status, len(runs)) == (503, 1)
+        assert served.ask(key).status == 200
+
+    def test_a_question_that_fails_again_and_again_is_given_a_rest(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        key, runs, now = served.key(), [], [0.0]
+        turns = served.session._desk.turns
+        monkeypatch.setattr(turns, "_clock", lambda: now[0])
+        engine = type(served.session._catalog.engine("engagements"))
+        real = engine.run
+
+        def failing(*_: Any) -> Any:
+            runs.append(1)
+            raise EngineFailed("no")
+
+        monkeypatch.setattr(engine, "run", failing)
+        bodies = {served.ask(key).body for _ in range(6)}
+        assert len(bodies) == 1  # nobody can tell a rest from a failure
         assert len(runs) == 2
+        assert served.ask(served.key(), TOTAL).status == 503  # another question is another matter
+        assert len(runs) == 3
+        now[0] = 1.5
+        served.ask(key)
+        served.ask(key)
+        assert len(runs) == 4
+        monkeypatch.setattr(engine, "run", real)
+        assert served.ask(key).status == 503
+        now[0] = 10.0
+        assert served.ask(key).status == 200
+
+    def test_calls_at_once_under_one_key_have_one_receipt(self, served: Served) -> None:
+        key, named = served.key(), {"idempotency-key": "one"}
+        with ThreadPoolExecutor(12) as pool:
+            bodies = {reply.body for reply in pool.map(lambda _: served.ask(key, headers=named), range(24))}
+        assert len(bodies) == 1
 
     def test_one_analysts_slow_questions_do_not_stop_another(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
@@ -927,10 +961,12 @@ class TestRates:
 
 
 class TestPadding:
+    @pytest.mark.parametrize("late", [0.0, 0.093])
     @pytest.mark.parametrize("took", [0.001, 0.0999, 0.1001, 0.25, 7.77])
     def test_every_reply_begins_at_a_multiple(
-        self, serving: Serving, monkeypatch: pytest.MonkeyPatch, took: float
+        self, serving: Serving, monkeypatch: pytest.MonkeyPatch, took: float, late: float
     ) -> None:
+        """Of the time since the body was there: whoever sends it late must not choose what is hidden."""
         served = serving(service={"rate_per_minute": 0, "pad_ms": 100, "max_request_bytes": 2000})
         key, foreign = served.key(), served.key("ben")
         digest = digest_of(served.ask(foreign))
@@ -948,6 +984,14 @@ class TestPadding:
         loop = SimpleNamespace(time=now)
         faked = SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep, timeout=asyncio.timeout)
         monkeypatch.setattr(wall, "asyncio", faked)
+        received = wall._body
+
+        async def slowly(*arguments: Any) -> bytes:
+            body = await received(*arguments)
+            ticks["now"] += late
+            return body
+
+        monkeypatch.setattr(wall, "_body", slowly)
         calls: list[Callable[[], Reply]] = [
             lambda: served.ask(key),
             *([lambda: served.ask(key)] * 3),
@@ -961,10 +1005,12 @@ class TestPadding:
             lambda: served.call("POST", "/v1/answers", body=b"x" * 2001),
         ]
         for at, call in enumerate(calls, start=1):
-            ticks["now"] = 0.0  # `_since` reads it once: it is `took`
+            ticks["now"] = 0.0
             call()
             assert ticks["waits"] == at
-            past = (ticks["slept"] - took) / 0.1
+            # Looked at on arrival, and again when the whole body is there, which that of the last call never is.
+            began = took if at == len(calls) else 2 * took + late
+            past = (ticks["slept"] - began) / 0.1
             assert abs(past - round(past)) < 1e-6
             assert round(past) >= 1
 

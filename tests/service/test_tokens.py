@@ -388,7 +388,7 @@ class TestTokens:
             assert named(token(claims={"preferred_username": name}), oidc) is None
 
     @pytest.mark.parametrize(
-        ("verified", "found"), [(MISSING, "a@b.example"), (True, "a@b.example"), (False, None), ("true", None)]
+        ("verified", "found"), [(True, "a@b.example"), (MISSING, None), (False, None), ("true", None)]
     )
     def test_an_address_that_is_not_verified_names_nobody(self, verified: Any, found: str | None) -> None:
         oidc = Oidc(OIDC.issuer, OIDC.audience, OIDC.jwks_url, claim="email")

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.budget.audit import differences, sha256
@@ -112,7 +112,6 @@ class Revealed:
     steps: tuple[Step, ...]
 
 
-K = TypeVar("K")
 Reveal: TypeAlias = Callable[[str], Revealed]
 
 
@@ -287,23 +286,23 @@ class Ledger:
         with self._books(self._store.reading) as books:
             return [_standing(books, account, now) for account in accounts]
 
-    def prices(self, ask: Ask, outcomes: Iterable[Sequence[Step]]) -> list[Charge]:
-        """What each outcome would cost the asker's own account now, without those that she knows to be wrong."""
+    def prices(self, ask: Ask, outcomes: Callable[[int], Iterable[Sequence[Step]]]) -> list[Charge]:
+        """What each outcome would cost the asker's own account now, given how many rows of the list she has seen."""
         with self._books(self._store.reading) as books:
             free = books.answer(ask.own.name, ask.digest) or books.hold(ask.own.name, ask.digest)
             paid = books.paid(ask.own.name, ask.atom)
         seen = sum(name.startswith("pick ") for name in paid)
-        possible = (steps for steps in outcomes if all(step.place > seen for step in steps if step.kind == "stop"))
-        return [NOTHING if free else _cost(_new(steps, paid)) for steps in possible]
+        return [NOTHING if free else _cost(_new(steps, paid)) for steps in outcomes(seen)]
 
-    def first_fitting(self, asks: Mapping[K, Ask], now: datetime) -> K | None:
-        """The name of the first of these requests that every account could pay for now."""
+    def longest_fitting(self, most: int, asking: Callable[[int], Ask], now: datetime) -> int | None:
+        """The longest list, of at most `most` rows, that every account could pay for now. A longer one costs more."""
         with self._books(self._store.reading) as books:
-            for name, ask in asks.items():
-                costs = [(account, _balance(books, account, now), cost) for account, cost in _costs(books, ask)]
-                if all(_fits(account, balance, cost, now) for account, balance, cost in costs):
-                    return name
-        return None
+            longest, most = 0, most + 1
+            while most - longest > 1:
+                middle = (longest + most) // 2
+                fits = _all_fit(books, asking(middle), now)
+                longest, most = (middle, most) if fits else (longest, middle)
+        return longest or None
 
     def history(self, analyst: str | None, *, before: int | None = None, rows: int = 100) -> Charges:
         """What an analyst's requests (everybody's: None) did to the accounts, the latest first."""
@@ -490,6 +489,11 @@ def _fits(account: Account, balance: Balance, cost: Charge, now: datetime) -> bo
     left = _stands(account, balance, now).left
     pairs = (cost.information, left.information), (cost.calls, left.calls)
     return account.budget.mode == "track" or all(not amount or amount <= most for amount, most in pairs)
+
+
+def _all_fit(books: Books, ask: Ask, now: datetime) -> bool:
+    costs = [(account, _balance(books, account, now), cost) for account, cost in _costs(books, ask)]
+    return all(_fits(account, balance, cost, now) for account, balance, cost in costs)
 
 
 def _check_fits(account: Account, balance: Balance, cost: Charge, now: datetime) -> None:

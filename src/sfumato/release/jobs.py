@@ -121,7 +121,7 @@ class Job:
         with self._ledger() as ledger:
             for begun in ledger.begun(ask.digest):
                 self._check_same(begun)
-            [charge] = ledger.prices(ask, [ask.worst])  # nothing, where the job is begun or finished
+            [charge] = ledger.prices(ask, lambda _: [ask.worst])  # nothing, where the job is begun or finished
             standings: list[Standing] = ledger.left(ask.accounts, _now())
         return {"charge": charge.to_dict(), "accounts": [standing.to_dict() for standing in standings]}
 

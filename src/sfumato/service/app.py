@@ -9,15 +9,15 @@ Routes are thin: each hands its call to `Calls`, in a thread, because the engine
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
@@ -33,13 +33,12 @@ from sfumato.problems import Kind, kind_of, named, problem
 from sfumato.service import documents, pages
 from sfumato.service.auth import Door, Person, Right, check
 from sfumato.service.limits import Rates, read_key, read_object
+from sfumato.service.pools import Pool
 from sfumato.service.remembered import Remembered, Replies
 from sfumato.service.sweeping import Sweeper
 from sfumato.service.telemetry import METRICS_TYPE, Seen, Telemetry
 from sfumato.service.wall import Pairs, Scope, Wall, header
 from sfumato.session import Session
-
-T = TypeVar("T")
 
 PROBLEM = "application/problem+json"
 JSON = "application/json"
@@ -47,8 +46,9 @@ ASK = "/v1/answers"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
 READY_S = 2.0  # how long a look at the parts is good for
 MOST_ROWS = 1000
-ASKING = 40  # questions at a time; they have threads of their own, so that nothing else waits for slow ones
-EACH = 10  # of one analyst: others do not wait for hers
+
+# Threads, and how many of them one analyst may have at a time: for questions, for what is only reckoned, for the rest.
+ENTERING, ASKING, PRICING, LOOKING = 8, (40, 10), (4, 2), (16, 4)
 
 # FastAPI's own traces and logs hold paths, queries and the words of exceptions. `sfumato.service.telemetry` has ours.
 _OFF: Any = {
@@ -85,10 +85,11 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """Somebody who may ask, and the stamp of the ledger before that was known."""
+    """Somebody who may call, and the stamp of the ledger before that was known."""
 
     person: Person
     since: Hashable | None
+    authorization: str
 
 
 class Calls:
@@ -98,14 +99,19 @@ class Calls:
         self._session, self._door, self._telemetry = session, door, telemetry
         self._rates = Rates(session.config.service.rate_per_minute)
         self._replies = Replies(session.ledger, session.now)
+        self._looking = threading.Lock()
         self._looked: tuple[float, Reply] = (-READY_S, Reply(b""))
 
-    def enter(self, caller: Caller) -> Entered:
-        """Who asks. The stamp comes first: what happens to the key from now on is seen by it."""
+    def enter(self, caller: Caller, right: Right) -> Entered:
+        """Let somebody in who may do this. The stamp comes first: what happens to the key from now on changes it."""
         since = self._replies.stamp()
-        return Entered(self._admitted(caller, "ask"), since)
+        person = self._door.admit(caller.authorization)
+        caller.seen.analyst = person.analyst
+        self._rates.take(person.analyst)
+        check(person, right)
+        return Entered(person, since, caller.authorization or "")
 
-    def ask(self, caller: Caller, entered: Entered, body: bytes, key: str | None) -> Reply:
+    def ask(self, entered: Entered, body: bytes, key: str | None) -> Reply:
         person = entered.person
         question, once = read_object(body), read_key(key)
         call = None if once is None else Call.of(once, body)
@@ -115,7 +121,7 @@ class Calls:
         sent = [("content-type", JSON), *reply.headers.items()]
         pairs = tuple((name.encode(), value.encode()) for name, value in sent)
         known = Remembered(person.analyst, pairs, reply.body)
-        self._replies.keep((caller.authorization or "", body, key), entered.since, known, person.until)
+        self._replies.keep((entered.authorization, body, key), entered.since, known, person.until)
         return reply
 
     def known(self, scope: Scope, body: bytes, seen: Seen) -> tuple[Pairs, bytes] | None:
@@ -130,56 +136,45 @@ class Calls:
         self._telemetry.answered(repeat=True)
         return found.headers, found.body
 
-    def estimate(self, caller: Caller, body: bytes) -> Reply:
-        person = self._admitted(caller, "estimate")
-        return _reply(self._session.estimate(read_object(body), analyst=person.analyst).to_dict())
+    def estimate(self, entered: Entered, body: bytes) -> Reply:
+        return _reply(self._session.estimate(read_object(body), analyst=entered.person.analyst).to_dict())
 
-    def recall(self, caller: Caller, digest: str, known: str) -> Reply:
-        person = self._admitted(caller, "look")
-        answer = self._session.recall(digest, analyst=person.analyst)
-        standing = self._session.budget(person.analyst).accounts[0]
+    def recall(self, entered: Entered, digest: str, known: str) -> Reply:
+        analyst = entered.person.analyst
+        answer = self._session.recall(digest, analyst=analyst)
+        standing = self._session.budget(analyst).accounts[0]
         headers = _budget_headers(standing.left, standing.resets)
         headers |= {"etag": f'"{digest}"', "cache-control": "private, no-cache"}
         if _matches(known, f'"{digest}"'):
             return Reply(b"", 304, headers)
         return _reply(answer.to_dict(), headers)
 
-    def budget(self, caller: Caller) -> Reply:
-        person = self._admitted(caller, "look")
-        return _reply(self._session.budget(person.analyst).to_dict())
+    def budget(self, entered: Entered) -> Reply:
+        return _reply(self._session.budget(entered.person.analyst).to_dict())
 
-    def charges(self, caller: Caller, cursor: str | None, rows: str | None) -> Reply:
-        person = self._admitted(caller, "look")
-        page = self._session.charges(person.analyst, cursor=cursor, rows=_rows(rows))
+    def charges(self, entered: Entered, cursor: str | None, rows: str | None) -> Reply:
+        page = self._session.charges(entered.person.analyst, cursor=cursor, rows=_rows(rows))
         return _reply(page.to_dict())
 
-    def tables(self, caller: Caller) -> Reply:
-        self._admitted(caller, "look")
+    def tables(self, _: Entered) -> Reply:
         return _reply(self._session.tables().to_dict())
 
-    def usage(self, caller: Caller, since: str | None, until: str | None, budgets: Sequence[str]) -> Reply:
-        self._admitted(caller, "usage")
+    def usage(self, _: Entered, since: str | None, until: str | None, budgets: Sequence[str]) -> Reply:
         first, last = read_range(since, until, self._session.now())
         wanted = [read_budget(text) for text in budgets]
         return _reply(overview(self._session.ledger, self._session.config, first, last, budgets=wanted).to_dict())
 
     def ready(self) -> Reply:
         """Whether everything that an answer needs is there. Looked at anew every few seconds, whoever asks."""
-        at, reply = self._looked
-        if time.monotonic() - at >= READY_S:
-            checks = self._session.check()
-            fine = all(words == "ok" for words in checks.values())
-            status = {"status": "ready" if fine else "not ready", "checks": checks}
-            reply = _reply(status) if fine else Reply(_bytes(status), 503)
-            self._looked = time.monotonic(), reply
-        return reply
-
-    def _admitted(self, caller: Caller, right: Right) -> Person:
-        person = self._door.admit(caller.authorization)
-        caller.seen.analyst = person.analyst
-        self._rates.take(person.analyst)
-        check(person, right)
-        return person
+        with self._looking:
+            at, reply = self._looked
+            if time.monotonic() - at >= READY_S:
+                checks = self._session.check()
+                fine = all(words == "ok" for words in checks.values())
+                status = {"status": "ready" if fine else "not ready", "checks": checks}
+                reply = _reply(status) if fine else Reply(_bytes(status), 503)
+                self._looked = time.monotonic(), reply
+            return reply
 
 
 def create_app(session: Session) -> Wall:
@@ -218,79 +213,64 @@ def create_app(session: Session) -> Wall:
 
 
 def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
-    asking = CapacityLimiter(ASKING)
-    turns: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(EACH))
+    entering = CapacityLimiter(ENTERING)
+    asking, pricing, looking = Pool(*ASKING), Pool(*PRICING), Pool(*LOOKING)
+
+    async def served(request: Request, right: Right, pool: Pool, work: Callable[[Entered], Reply]) -> Response:
+        caller = Caller.of(request)
+        try:
+            entered = await to_thread.run_sync(calls.enter, caller, right, limiter=entering)
+            reply = await pool.run(entered.person.analyst, partial(work, entered))
+        except SfumatoError as error:
+            reply = _problem(kind_of(error), error)
+        caller.seen.problem = reply.problem
+        return _response(reply)
 
     @app.post(ASK, **documents.ROUTES["ask"])
     async def ask(request: Request) -> Response:
-        caller, body, key = Caller.of(request), await request.body(), request.headers.get("idempotency-key")
-        entered = await to_thread.run_sync(_told, lambda: calls.enter(caller))
-        if isinstance(entered, Reply):
-            return _replied(caller, entered)
-        async with turns[entered.person.analyst]:
-            work = partial(calls.ask, caller, entered, body, key)
-            return _replied(caller, await to_thread.run_sync(_told, work, limiter=asking))
+        body, key = await request.body(), request.headers.get("idempotency-key")
+        return await served(request, "ask", asking, lambda who: calls.ask(who, body, key))
 
     @app.post("/v1/estimates", **documents.ROUTES["estimate"])
     async def estimate(request: Request) -> Response:
-        caller, body = Caller.of(request), await request.body()
-        return await _done(caller, lambda: calls.estimate(caller, body))
+        body = await request.body()
+        return await served(request, "estimate", pricing, lambda who: calls.estimate(who, body))
 
     @app.get("/v1/answers/{digest}", **documents.ROUTES["recall"])
     async def recall(request: Request) -> Response:
-        caller, known = Caller.of(request), ",".join(request.headers.getlist("if-none-match"))
-        digest = request.path_params["digest"]
-        return await _done(caller, lambda: calls.recall(caller, digest, known))
+        digest, known = request.path_params["digest"], ",".join(request.headers.getlist("if-none-match"))
+        return await served(request, "look", looking, lambda who: calls.recall(who, digest, known))
 
     @app.get("/v1/budget", **documents.ROUTES["budget"])
     async def budget(request: Request) -> Response:
-        caller = Caller.of(request)
-        return await _done(caller, lambda: calls.budget(caller))
+        return await served(request, "look", looking, calls.budget)
 
     @app.get("/v1/budget/charges", **documents.ROUTES["charges"])
     async def charges(request: Request) -> Response:
-        caller, query = Caller.of(request), request.query_params
-        return await _done(caller, lambda: calls.charges(caller, query.get("cursor"), query.get("rows")))
+        cursor, rows = (request.query_params.get(name) for name in ("cursor", "rows"))
+        return await served(request, "look", looking, lambda who: calls.charges(who, cursor, rows))
 
     @app.get("/v1/tables", **documents.ROUTES["tables"])
     async def tables(request: Request) -> Response:
-        caller = Caller.of(request)
-        return await _done(caller, lambda: calls.tables(caller))
+        return await served(request, "look", looking, calls.tables)
 
     @app.get("/v1/admin/usage", **documents.ROUTES["usage"])
-    async def usage_(request: Request) -> Response:
-        caller, query = Caller.of(request), request.query_params
+    async def usage(request: Request) -> Response:
+        query = request.query_params
         wanted = query.get("since"), query.get("until"), query.getlist("budget")
-        return await _done(caller, lambda: calls.usage(caller, *wanted))
+        return await served(request, "usage", pricing, lambda who: calls.usage(who, *wanted))
 
     @app.get("/healthz", **documents.ROUTES["healthz"])
     async def healthz() -> Response:
         return _response(_reply({"status": "ok"}))
 
     @app.get("/readyz", **documents.ROUTES["readyz"])
-    async def readyz(request: Request) -> Response:
-        return await _done(Caller.of(request), calls.ready)
+    async def readyz() -> Response:
+        return _response(await to_thread.run_sync(calls.ready))
 
     @app.get("/metrics", **documents.ROUTES["metrics"])
     async def metrics() -> Response:
         return Response(telemetry.metrics(), media_type=METRICS_TYPE)
-
-
-async def _done(caller: Caller, work: Callable[[], Reply]) -> Response:
-    return _replied(caller, await to_thread.run_sync(_told, work))
-
-
-def _replied(caller: Caller, reply: Reply) -> Response:
-    caller.seen.problem = reply.problem
-    return _response(reply)
-
-
-def _told(work: Callable[[], T]) -> T | Reply:
-    """What a call gives, or the problem that it met."""
-    try:
-        return work()
-    except SfumatoError as error:
-        return _problem(kind_of(error), error)
 
 
 def _problem(kind: Kind, error: SfumatoError) -> Reply:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +14,10 @@ from typing import Any, NoReturn
 from sfumato.errors import InvalidArgument, RateLimited
 
 MAX_KEY = 255
+DEEPEST = 200
+
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_BRACKETS = re.compile(rb"[][{}]")
 
 
 class Rates:
@@ -52,6 +58,8 @@ class Rates:
 
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object in a body. What Python would let pass and others not is refused: NaN, lone surrogates."""
+    if _depth(body) > DEEPEST:
+        raise InvalidArgument("body", f"is nested more than {DEEPEST} deep; flatten it")
     try:
         found = json.loads(body.decode("utf-8"), parse_constant=_refused)
         if b"\\u" in body:
@@ -61,6 +69,15 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidArgument("body", 'must be one JSON object in UTF-8, such as {"sql": "SELECT ..."}')
     return found
+
+
+def _depth(body: bytes) -> int:
+    """How deep a body is nested; no more than it has brackets. Looked at before anything recurses over it."""
+    brackets = body.count(b"{") + body.count(b"[")
+    if brackets <= DEEPEST:
+        return brackets
+    steps = (1 if sign in b"{[" else -1 for sign in _BRACKETS.findall(_TEXT.sub(b"", body)))
+    return max(itertools.accumulate(steps), default=0)
 
 
 def read_key(key: str | None) -> str | None:

@@ -11,6 +11,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def server(app: Wall | str, *, factory: bool = False, workers: int = 1) -> uvico
         app,
         factory=factory,
         workers=workers,
+        http=_http(),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -93,6 +95,11 @@ def server(app: Wall | str, *, factory: bool = False, workers: int = 1) -> uvico
         timeout_keep_alive=KEEP_S,
         timeout_graceful_shutdown=GRACE_S,
     )
+
+
+def _http() -> str:
+    """Ours; or h11, which limits a head by itself but not its time, where httptools cannot be installed."""
+    return "sfumato.service.protocol:Guarded" if find_spec("httptools") else "h11"
 
 
 def worker() -> Wall:

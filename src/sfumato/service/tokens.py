@@ -103,7 +103,7 @@ class Tokens:
 
     def _name(self, claims: Mapping[str, Any]) -> str | None:
         # Providers let people write any address into their profile; only a verified one is theirs.
-        if self._oidc.claim == "email" and claims.get("email_verified", True) is not True:
+        if self._oidc.claim == "email" and claims.get("email_verified") is not True:
             return None
         name = claims.get(self._oidc.claim)
         return name if isinstance(name, str) else None
@@ -130,7 +130,8 @@ class PublicKey:
 class KeySet:
     """The provider's public keys: fetched when they are needed, at most every `EVERY_S`, and kept.
 
-    One thread fetches. Others go on with the keys that there are, or wait for it where theirs is not among them.
+    One thread fetches. Others go on with the keys that there are, and only wait for it where there are none: tokens
+    that name unknown keys must not hold up everybody while the provider is slow.
     """
 
     def __init__(self, url: str, fetch: Fetch, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -146,7 +147,7 @@ class KeySet:
             self._refresh(wait=False)
         found = self._known(kid, algorithm)
         if found is None:
-            self._refresh(wait=True)
+            self._refresh(wait=not self._keys)
             found = self._known(kid, algorithm)
         return found
 

@@ -84,6 +84,7 @@ class Wall:
             return
         except _Gone:
             return
+        leaving.begin()
         try:
             known = self._shortcut(scope, body, seen)
             if known is None:
@@ -106,6 +107,10 @@ class _Leaving:
         self._clock = asyncio.get_running_loop().time
         self._since = self._clock()
         self.begun = False
+
+    def begin(self) -> None:
+        """Count from now: all of the request is here. By sending its end late, a caller could choose what is hidden."""
+        self._since = self._clock()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
