@@ -30,8 +30,8 @@ from sfumato.budget.keys import Keys
 from sfumato.errors import EngineFailed, LedgerFailed
 from sfumato.problems import KINDS, PLACE, error_of
 from sfumato.service import app as app_module
+from sfumato.service import limits, wall
 from sfumato.service import serving as serving_module
-from sfumato.service import wall
 from sfumato.session import Session
 
 Serving = Callable[..., Served]
@@ -839,6 +839,21 @@ class TestLimits:
         reply = served.call("POST", path, key=served.key(), body=body)
         assert (reply.status, reply.kind) == (400, "invalid-argument")
         assert reply.json["detail"].startswith("body:")
+
+    @pytest.mark.parametrize(
+        ("body", "depth"),
+        [
+            (b"{}", 1),
+            (b'{"a": "' + 1000 * b"{" + b'"}', 1),
+            (b'{"a": "\\"' + 1000 * b"[" + b'"}', 1),
+            (500 * b'{"a":[' + 500 * b"]}", 1000),
+            (1000 * b"[]", 1),
+            (130_000 * b'"\\' + 300 * b"{", 0),  # a text without an end, which must not be looked for again and again
+            (260_000 * b'"' + 300 * b"{", 300),
+        ],
+    )
+    def test_depth_is_counted_outside_texts(self, body: bytes, depth: int) -> None:
+        assert limits._depth(body) == depth
 
     @pytest.mark.parametrize("depth", [10, 50, 100, 400, 900, 950, 980, 990, 1000, 2000])
     @pytest.mark.parametrize("word", ["not", "and", "n", "x", "or"])

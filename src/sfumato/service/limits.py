@@ -16,7 +16,9 @@ from sfumato.errors import InvalidArgument, RateLimited
 MAX_KEY = 255
 DEEPEST = 200
 
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_TEXT = re.compile(
+    rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL
+)  # a text without an end goes on to the end: nothing is read twice
 _BRACKETS = re.compile(rb"[][{}]")
 
 
