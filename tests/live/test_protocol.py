@@ -16,7 +16,7 @@ import pytest
 from servers import SLEEPY, SLOW, Server, new_key, one_unit, start
 from worlds import World, new_world
 
-from sfumato.service.protocol import MOST_HEAD
+from sfumato.service.protocol import MOST_HEAD, MOST_WAITING
 
 pytestmark = pytest.mark.slow
 
@@ -230,6 +230,10 @@ class TestRequests:
         pair = HEALTHY + estimated("wrong") + estimated(key)
         with connected(server, pair * 20) as connection:
             assert statuses(answered(connection, 60)) == [200, 401, 200] * 20
+
+    def test_beyond_so_many_in_one_go_are_not_kept(self, server: Server, key: str) -> None:
+        with connected(server, estimated(key) * (MOST_WAITING + 1) + HEALTHY * 5000) as connection:
+            assert statuses(all_of(connection)) == [200] * (MOST_WAITING + 1)
 
     def test_byte_by_byte_are_answered(self, server: Server, key: str) -> None:
         with connected(server) as connection:

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MOST_HEAD = 32 * 1024  # bytes
 HEAD_S = 15.0  # seconds
+MOST_WAITING = 100  # requests behind one that is being answered
 
 _NO_BODY = (b"content-length", b"0")
 
@@ -19,6 +20,7 @@ class Guarded(HttpToolsProtocol):
     - A head is at most MOST_HEAD bytes, and so are the trailers and whatever else brings no byte of a body.
     - A head is complete HEAD_S seconds after its first byte, and the first one after the connection began.
     - An Upgrade is ignored. With a body it is refused: the parser passes over the body, which would be the next head.
+    - At most MOST_WAITING requests wait on a connection. They are answered; those behind them are not.
     - Trailers are dropped: the application would find them among the headers.
     """
 
@@ -58,7 +60,7 @@ class Guarded(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(400)
         self._still = 0 if self._moved else self._still + taken
-        if self._still >= MOST_HEAD:
+        if self._still >= MOST_HEAD and not self._over:
             self._refuse(431)
         return taken
 
@@ -66,22 +68,22 @@ class Guarded(HttpToolsProtocol):
         self._begun = True
         super().on_message_begin()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._headed:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         self._begun, self._moved = False, True
         self._in_time()
         if self.parser.should_upgrade() and (self.parser.get_method() == b"CONNECT" or self._announces_body()):
             self._end(400)
+        elif len(self.pipeline) >= MOST_WAITING:
+            self._end(None)
         if not self._over:
             super().on_headers_complete()
             self._headed = True
+            self.headers = []  # for the trailers; the application has the list until here
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
-        super().on_body(body)
+        if not self._over:  # else it is not the body of the last request that was taken
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._headed, self._moved = False, True
