@@ -470,7 +470,7 @@ def _analyst(section: Section) -> Analyst:
 def _service(section: Section) -> ServiceSettings:
     default = ServiceSettings()
     return ServiceSettings(
-        host=section.text("host", default.host),
+        host=_host(section, default.host),
         port=section.whole("port", default.port, at_most=65_535),
         workers=section.whole("workers", default.workers, at_least=1, at_most=256),
         pad_ms=section.whole("pad_ms", default.pad_ms, at_most=60_000),
@@ -478,6 +478,13 @@ def _service(section: Section) -> ServiceSettings:
         max_request_bytes=section.whole("max_request_bytes", default.max_request_bytes, at_least=1024, at_most=1 << 24),
         oidc=section.section("oidc", _oidc, None),
     )
+
+
+def _host(section: Section, default: str) -> str:
+    host = section.text("host", default)
+    if not host:
+        raise ConfigError(section.at("host"), "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
+    return host
 
 
 def _oidc(section: Section) -> Oidc | None:

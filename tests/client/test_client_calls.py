@@ -343,3 +343,15 @@ def test_the_records_that_come_back_are_those_of_a_session():
     kinds = {"ask": Answer, "estimate": Estimate, "budget": BudgetReport, "charges": Charges, "tables": Tables}
     for method, given, record, _, _ in CALLS[:-1]:
         assert isinstance(sync_call(Scripted([ok(record)]), method, *given), kinds.get(method, Answer))
+
+
+def test_a_closed_client_says_so():
+    client = sf.Client("http://127.0.0.1:8080", key="sfumato_x")
+    client.close()
+    with pytest.raises(sf.Failed, match="the client is closed"):
+        client.budget()
+
+
+def test_an_address_ends_before_the_version():
+    with pytest.raises(InvalidArgument, match="without /v1"):
+        sf.Client("http://127.0.0.1:8080/v1/", key="sfumato_x")

@@ -154,7 +154,7 @@ def test_a_refusal_is_a_programming_error_in_the_services_words(connection, sql,
     [
         (refused(BudgetExhausted(Charge(1), Charge(0))), dbapi.OperationalError),
         (refused(RateLimited("slower")), dbapi.OperationalError),
-        (refused(Unauthorized("who")), dbapi.ProgrammingError),
+        (refused(Unauthorized("who")), dbapi.OperationalError),
         (page(502), dbapi.OperationalError),
         (httpx2.ConnectError("refused"), dbapi.OperationalError),
     ],

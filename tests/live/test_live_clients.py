@@ -192,7 +192,7 @@ def test_who_is_not_known_is_told_alike(world, server, key):
         with sf.Client(server.url, wrong) as client:
             for call in (client.tables, client.budget, client.charges, partial(client.ask, TOP), client.usage):
                 assert isinstance(raised(call), Unauthorized)
-        with dbapi.connect(server.url, wrong) as connection, pytest.raises(dbapi.ProgrammingError) as found:
+        with dbapi.connect(server.url, wrong) as connection, pytest.raises(dbapi.OperationalError) as found:
             connection.ping()
         assert isinstance(found.value.__cause__, Unauthorized)
 

@@ -25,6 +25,8 @@ from sfumato.release import bounding
 from sfumato.release.bounding import Contributions
 from sfumato.release.pairs import ORDER_BITS, Affine, KeyOrder, Listed, kept_pairs
 
+pytestmark = pytest.mark.slow
+
 SECRET = b"a job's own secret"
 SELECT = KeyOrder.of(SECRET, "select")
 ROWS = exp.select("*").from_("t")

@@ -40,6 +40,8 @@ from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow
+
 ITEMS = [f"item-{place}" for place in range(8)]
 
 ROWS = """

@@ -28,6 +28,8 @@ from sfumato.release.outputs import fingerprint, from_payload, payload, read, ta
 from sfumato.release.postgres import PostgresTarget
 from sfumato.release.table import Released
 
+pytestmark = pytest.mark.slow
+
 PLACES = ("counts.parquet", "counts.csv", "counts.duckdb#counts")
 SMALL = counted(("a", 90), ("b", 80))
 OTHER = counted(("c", 70))

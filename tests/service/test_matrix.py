@@ -13,6 +13,8 @@ import pytest
 from anyio.from_thread import BlockingPortal
 from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, new_served
 
+pytestmark = pytest.mark.slow
+
 UNKNOWN = "sha256:" + "0" * 64
 
 # Whose key it is, and what it may: ask, price, look at what is its own, look at what everybody spent.

@@ -17,6 +17,8 @@ from sfumato.problems import KINDS, PLACE
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, Tables
 from sfumato.service.documents import EXAMPLES, QUESTIONS, SCHEMAS
 
+pytestmark = pytest.mark.slow
+
 OPERATIONS = [
     pytest.param(path, method, operation, id=operation["operationId"])
     for path, methods in document()["paths"].items()

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from datetime import timedelta
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,7 @@ from worlds import NOW
 from sfumato.accounting import NOTHING, Charge
 from sfumato.budget import accounts_of, open_ledger
 from sfumato.budget.keys import Keys
-from sfumato.errors import EngineFailed, LedgerFailed
+from sfumato.errors import ConfigError, EngineFailed, InvalidArgument, LedgerFailed
 from sfumato.problems import KINDS, PLACE, error_of
 from sfumato.service import app as app_module
 from sfumato.service import limits, wall
@@ -116,6 +117,7 @@ class TestShapes:
         assert served.ask(key, {**TOP, "k": 6}).headers["sfumato-left-information"].startswith("-")
 
 
+@pytest.mark.slow
 class TestRecall:
     def test_the_same_bytes(self, served: Served) -> None:
         key = served.key()
@@ -180,6 +182,7 @@ class TestRecall:
         assert served.get(f"/v1/answers/{row['digest']}", key).status == 404
 
 
+@pytest.mark.slow
 class TestCharges:
     @pytest.mark.parametrize("rows", [1, 2, 3, 1000])
     def test_pages(self, served: Served, rows: int) -> None:
@@ -274,6 +277,7 @@ def broken(served: Served, monkeypatch: pytest.MonkeyPatch, error: BaseException
     monkeypatch.setattr(type(engine), "run", fail)
 
 
+@pytest.mark.slow
 class TestProblems:
     def provoked(self, name: str, serving: Serving, monkeypatch: pytest.MonkeyPatch) -> Reply:
         small = {"calls": 1, "information": 30}
@@ -349,9 +353,44 @@ class TestProblems:
     @pytest.mark.parametrize("path", ["/v1/answers", "/v1/budget", "/healthz", f"/v1/answers/{UNKNOWN}"])
     def test_other_methods(self, served: Served, method: str, path: str) -> None:
         reply = served.call(method, path)
+        if (path, method) == ("/healthz", "HEAD"):  # balancers look so; a server leaves the body out
+            assert reply.status == 200
+            return
         assert (reply.status, reply.headers["allow"]) == (405, "POST" if path == "/v1/answers" else "GET")
 
 
+class TestOneService:
+    def test_a_second_one_on_the_same_ledger_is_refused(self, serving: Serving) -> None:
+        config = serving().session.config
+        alone = serving_module.alone
+        with alone(config), pytest.raises(ConfigError, match="another `sfumato serve`"), alone(config):
+            pass
+        with alone(config):
+            pass
+
+    @pytest.mark.parametrize("host", ["", "[service]\nhost = ''"])
+    def test_an_empty_host_is_refused(self, serving: Serving, tmp_path: Path, host: str) -> None:
+        path = serving().world.path
+        if host:
+            text = path.read_text()
+            path.write_text(text.replace("[service]", host) if "[service]" in text else f"{text}\n{host}\n")
+        with pytest.raises((ConfigError, InvalidArgument), match="host: must name an address"):
+            serving_module.serve(str(path), host=None if host else "", told=print)
+
+    def test_what_takes_long_to_look_at_is_not_ready(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        gate = threading.Event()
+        monkeypatch.setattr(app_module, "LOOK_S", 0.1)
+        monkeypatch.setattr(served.session, "check", lambda: {"ledger": "ok" if gate.wait(10) else ""})
+        try:
+            reply = served.get("/readyz")
+            assert (reply.status, reply.json["status"]) == (503, "not ready")
+            assert served.get("/readyz").status == 503  # the first one still looks, and nobody waits for it
+            assert served.get("/healthz").status == 200
+        finally:
+            gate.set()
+
+
+@pytest.mark.slow
 class TestExhausted:
     QUESTIONS = (
         {**TOP, "k": 20},
@@ -795,6 +834,7 @@ class TestIdempotency:
 # -- limits --
 
 
+@pytest.mark.slow
 class TestLimits:
     MOST = 2000
 
@@ -975,6 +1015,7 @@ class TestRates:
         assert served.reserved() == NOTHING
 
 
+@pytest.mark.slow
 class TestPadding:
     @pytest.mark.parametrize("late", [0.0, 0.093])
     @pytest.mark.parametrize("took", [0.001, 0.0999, 0.1001, 0.25, 7.77])

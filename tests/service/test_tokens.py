@@ -525,7 +525,8 @@ class TestKeySet:
             assert provider.named() == "anna"
             provider.moment += 1
             assert provider.named() is None
-        assert "could not be fetched (OSError)" in caplog.text
+        assert "could not be fetched" in caplog.text
+        assert caplog.records[-1].fields == {"problem": "OSError"}
         assert "login.example" not in caplog.text
         provider.document = jwks(jwk("P-256"))
         provider.moment += EVERY_S

@@ -203,7 +203,10 @@ class SQLiteStore(Store):
     def _give_back(self, reader: sqlite3.Connection | None) -> None:
         if reader is not None:
             _roll_back(reader)  # there is nothing to commit
-        self._readers.put(reader)
+        if self._readers.qsize() < _READERS:
+            self._readers.put(reader)
+        elif reader is not None:
+            reader.close()  # one too many, of somebody who could not wait
         if self._connection is None:
             self._close_readers()
 

@@ -16,6 +16,10 @@ Run: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 """run(sql, *values): the rows of one statement, its values in place of question marks."""
 
 COULD_NOT_WRITE = "the ledger could not be read or written; nothing was answered. Asking again is not charged twice"
+BUSY = (
+    "another process has held the ledger for a minute; nothing was answered or changed. End it, or try again "
+    "(SQLITE_BUSY)"
+)
 
 CLOSED = "the ledger is closed"
 FORKED = "this ledger was opened before the process was forked; open it in the child"
@@ -63,7 +67,7 @@ def told(kind: type[Exception]) -> Iterator[None]:
     except kind as error:
         failed = _class_of(error)
     if failed:
-        raise_bare(LedgerFailed(f"{COULD_NOT_WRITE} ({failed})"))
+        raise_bare(LedgerFailed(BUSY if failed == "SQLITE_BUSY" else f"{COULD_NOT_WRITE} ({failed})"))
 
 
 def _class_of(error: Exception) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from sfumato.client.sdk import Client
 from sfumato.client.selects import bound, shown
-from sfumato.errors import BudgetExhausted, Conflict, Failed, RateLimited, SfumatoError
+from sfumato.errors import BudgetExhausted, Conflict, Failed, RateLimited, SfumatoError, Unauthorized
 from sfumato.records import Answer, Tables
 
 apilevel: Final = "2.0"
@@ -53,7 +53,7 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """Not the statement's fault: the budget is exhausted, there are too many calls, or there is no answer."""
+    """Not the statement's fault: no valid key, a budget that is exhausted, too many calls, or no answer."""
 
 
 class IntegrityError(DatabaseError):
@@ -65,7 +65,7 @@ class InternalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """The question has no private form, names what is not there, or has no valid key."""
+    """The question has no private form, or names what is not there."""
 
 
 class NotSupportedError(DatabaseError):
@@ -119,7 +119,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except SfumatoError as error:
-        operational = isinstance(error, BudgetExhausted | RateLimited | Conflict | Failed)
+        operational = isinstance(error, BudgetExhausted | RateLimited | Conflict | Unauthorized | Failed)
         raise (OperationalError if operational else ProgrammingError)(str(error)) from error
 
 

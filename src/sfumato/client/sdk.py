@@ -17,7 +17,7 @@ from sfumato.accounting import Charge
 from sfumato.accounting.numbers import Number, whole
 from sfumato.client.calls import MAX_REPLY_BYTES, Call, Lost, Reply, exchange
 from sfumato.client.questions import body_of
-from sfumato.errors import InvalidArgument, NotFound
+from sfumato.errors import Failed, InvalidArgument, NotFound
 from sfumato.problems import named
 from sfumato.records import Answer, BudgetReport, Charges, Estimate, Tables
 
@@ -155,6 +155,7 @@ class Client(_Door):
         self.close()
 
     def _run(self, call: Call[T]) -> T:
+        _check_open(self._client)
         steps = exchange(call, self.url, self._retries)
         try:
             step = next(steps)
@@ -249,6 +250,7 @@ class AsyncClient(_Door):
         await self.close()
 
     async def _run(self, call: Call[T]) -> T:
+        _check_open(self._client)
         steps = exchange(call, self.url, self._retries)
         try:
             step = next(steps)
@@ -344,6 +346,11 @@ def _amounts(budget: Budget) -> str:
 # -- what a client is made of --
 
 
+def _check_open(client: httpx2.Client | httpx2.AsyncClient) -> None:
+    if client.is_closed:
+        raise Failed("the client is closed; make a new one")
+
+
 def _httpx2() -> ModuleType:
     try:
         import httpx2
@@ -365,6 +372,8 @@ def _address(url: str) -> str:
         raise InvalidArgument("url", f"must name a host, {_EXAMPLE}")
     if parts.username is not None or parts.password is not None:
         raise InvalidArgument("url", "must not hold a key; pass it as key=")
+    if parts.path.rstrip("/").endswith("/v1"):
+        raise InvalidArgument("url", f"must be the service's own address, without /v1, {_EXAMPLE}")
     if parts.query or parts.fragment:
         raise InvalidArgument("url", f"must end with the host or a path, {_EXAMPLE}")
     return url.rstrip("/?#")

@@ -19,14 +19,14 @@ from functools import partial
 from importlib import metadata
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, move_on_after, to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from sfumato.accounting import Charge
 from sfumato.budget import Call
-from sfumato.budget.keys import Keys
+from sfumato.budget.keys import START, Keys
 from sfumato.budget.usage import overview, read_budget, read_range
 from sfumato.errors import Failed, InvalidArgument, NotFound, RateLimited, SfumatoError
 from sfumato.problems import Kind, kind_of, named, problem
@@ -45,6 +45,7 @@ JSON = "application/json"
 ASK = "/v1/answers"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
 READY_S = 2.0  # how long a look at the parts is good for
+LOOK_S = 3.0  # and how long it may take
 MOST_ROWS = 1000
 
 # Threads, and how many of them one analyst may have at a time: for questions, for what is only reckoned, for the rest.
@@ -213,13 +214,15 @@ def create_app(session: Session) -> Wall:
 
 
 def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
-    entering = CapacityLimiter(ENTERING)
+    # Those who come with a token may have to wait for the keys of its issuer; those with a key must not wait for them.
+    entering = CapacityLimiter(ENTERING), CapacityLimiter(ENTERING)
+    readiness = CapacityLimiter(1)
     asking, pricing, looking = Pool(*ASKING), Pool(*PRICING), Pool(*LOOKING)
 
     async def served(request: Request, right: Right, pool: Pool, work: Callable[[Entered], Reply]) -> Response:
         caller = Caller.of(request)
         try:
-            entered = await to_thread.run_sync(calls.enter, caller, right, limiter=entering)
+            entered = await to_thread.run_sync(calls.enter, caller, right, limiter=_door(caller, entering))
             reply = await pool.run(entered.person.analyst, partial(work, entered))
         except SfumatoError as error:
             reply = _problem(kind_of(error), error)
@@ -266,11 +269,19 @@ def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
 
     @app.get("/readyz", **documents.ROUTES["readyz"])
     async def readyz() -> Response:
-        return _response(await to_thread.run_sync(calls.ready))
+        with move_on_after(LOOK_S):
+            return _response(await to_thread.run_sync(calls.ready, limiter=readiness, abandon_on_cancel=True))
+        late = {"status": "not ready", "checks": {"ledger": "not ok", "engines": "not ok"}}
+        return _response(Reply(_bytes(late), 503))
 
     @app.get("/metrics", **documents.ROUTES["metrics"])
     async def metrics() -> Response:
         return Response(telemetry.metrics(), media_type=METRICS_TYPE)
+
+
+def _door(caller: Caller, doors: tuple[CapacityLimiter, CapacityLimiter]) -> CapacityLimiter:
+    with_key, with_token = doors
+    return with_key if START in (caller.authorization or "")[:20] else with_token
 
 
 def _problem(kind: Kind, error: SfumatoError) -> Reply:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from html import escape
-from importlib import resources
 from pathlib import Path
 
+import fastapi_offline
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
@@ -88,7 +88,7 @@ def add(app: FastAPI) -> None:
 
 def _swagger() -> Path:
     """The files of Swagger UI, which fastapi-offline carries."""
-    return Path(str(resources.files("fastapi_offline"))) / "static"
+    return Path(fastapi_offline.__file__).parent / "static"
 
 
 def _docs() -> str:

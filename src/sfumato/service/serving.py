@@ -5,11 +5,13 @@ serve -> check the configuration -> bind -> tell where -> one server here, or a 
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +20,9 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from sfumato.budget import SQLITE
 from sfumato.config import Config, load_config
-from sfumato.errors import ConfigError, Failed, SfumatoError
+from sfumato.errors import ConfigError, Failed, InvalidArgument, LedgerFailed, SfumatoError
 from sfumato.service.app import create_app
 from sfumato.service.telemetry import log_to_stderr
 from sfumato.service.tracing import trace_as_asked
@@ -47,22 +50,15 @@ def serve(
 ) -> None:
     """Serve a configuration until the process is told to stop. `told` is called with the address once it is bound."""
     config = load_config(file)
+    if host == "":
+        raise InvalidArgument("--host", "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
     given: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     settings = replace(config.service, **{name: value for name, value in given.items() if value is not None})
     config = replace(config, service=settings)
     check_workers(config)
     if settings.workers == 1:
-        session = Session(config, finish=False)  # what was left is finished beside the first questions
-        try:
-            bound = _bound(settings.host, settings.port)
-        except BaseException:
-            session.close()
-            raise
-        log_to_stderr(log_level)
-        trace_as_asked()
-        app = create_app(session)
-        told(_address(bound))
-        uvicorn.Server(server(app)).run([bound])
+        with alone(config):
+            _one(config, log_level, told)
         return
     with Session(config, finish=False):
         pass  # what is wrong is told here, once, and not by every worker
@@ -70,8 +66,44 @@ def serve(
         _several(file, config, log_level, told, counted)
 
 
+def _one(config: Config, level: str, told: Callable[[str], None]) -> None:
+    session = Session(config, finish=False)  # what was left is finished beside the first questions
+    try:
+        bound = _bound(config.service.host, config.service.port)
+    except BaseException:
+        session.close()
+        raise
+    log_to_stderr(level)
+    trace_as_asked()
+    app = create_app(session)
+    told(_address(bound))
+    uvicorn.Server(server(app)).run([bound])
+
+
+@contextmanager
+def alone(config: Config) -> Iterator[None]:
+    """The only service of a SQLite ledger, by a lock on a file beside it, which a dead process does not hold."""
+    if not config.ledger.url.startswith(SQLITE):
+        yield
+        return
+    path = (config.folder / config.ledger.url.removeprefix(SQLITE)).resolve()
+    try:
+        lock = os.open(path.with_name(path.name + ".serving"), os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError:
+        raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist, or cannot be written") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(
+            "ledger.url", "another `sfumato serve` uses this ledger, and SQLite serves one process; stop it first"
+        ) from None
+    finally:
+        os.close(lock)
+
+
 def check_workers(config: Config) -> None:
-    if config.service.workers > 1 and config.ledger.url.startswith("sqlite:"):
+    if config.service.workers > 1 and config.ledger.url.startswith(SQLITE):
         raise ConfigError(
             "service.workers",
             f"is {config.service.workers}, but a SQLite ledger serves one process; leave it at 1, "

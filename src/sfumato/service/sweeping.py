@@ -7,7 +7,7 @@ import threading
 from datetime import datetime, timedelta
 
 from sfumato.budget import Hold
-from sfumato.errors import SfumatoError
+from sfumato.service.telemetry import where
 from sfumato.session import Session
 
 EVERY_S = 60.0
@@ -49,8 +49,9 @@ class Sweeper:
     def sweep(self) -> None:
         try:
             finished = self._session.finish(self._is_left)
-        except SfumatoError as error:
-            _LOG.warning("sweep failed", extra={"fields": {"problem": type(error).__name__}})
+        except Exception as error:
+            # Whatever it is: the next sweep tries the rest, and no traceback with its words gets into the log.
+            _LOG.warning("sweep failed", extra={"fields": {"error": where(error)}})
             return
         if finished:
             _LOG.info("swept", extra={"fields": {"finished": finished}})

@@ -154,6 +154,7 @@ def log_to_stderr(level: str = "info") -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], name != "uvicorn.access"
+        logger.setLevel(logging.WARNING)  # what it says below that, our own lines say
 
 
 @dataclass(frozen=True, slots=True)

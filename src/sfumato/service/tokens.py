@@ -168,7 +168,8 @@ class KeySet:
             self._keys = public_keys(self._fetch(self._url))
             self._came = self._ticks()
         except (OSError, HTTPException, ValueError, RecursionError) as error:
-            _log.warning("the keys of the identity provider could not be fetched (%s)", type(error).__name__)
+            told = {"problem": type(error).__name__}
+            _log.warning("the keys of the identity provider could not be fetched", extra={"fields": told})
         finally:
             self._lock.release()
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 
-_EXPORTER, _ENDPOINT = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT"
+from sfumato.errors import ConfigError
+
+_EXPORTER = "OTEL_TRACES_EXPORTER"
+_ENDPOINTS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
 def trace_as_asked() -> None:
     """Set up traces: OTEL_TRACES_EXPORTER=console|otlp, or an OTEL_EXPORTER_OTLP_ENDPOINT; none without either."""
-    wanted = os.environ.get(_EXPORTER) or ("otlp" if _ENDPOINT in os.environ else "none")
+    pointed = any(name in os.environ for name in _ENDPOINTS)
+    wanted = os.environ.get(_EXPORTER) or ("otlp" if pointed else "none")
     if wanted == "none":
         return
+    if wanted not in ("console", "otlp"):
+        raise ConfigError(_EXPORTER, "must be console, otlp or none")
     try:
         from opentelemetry import trace
         from opentelemetry.sdk.resources import Resource

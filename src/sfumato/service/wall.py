@@ -56,6 +56,8 @@ class Wall:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         seen = Seen(request_id=os.urandom(16).hex(), method=method)
         scope["sfumato.seen"] = seen
+        if scope["method"] == "HEAD" and not scope["path"].startswith("/v1/"):
+            scope = {**scope, "method": "GET"}  # for balancers that only look; the server leaves the body out
         if self._telemetry.traced is None:
             await self._watched(scope, receive, send, seen)
             return
