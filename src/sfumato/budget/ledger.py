@@ -42,6 +42,7 @@ from sfumato.mechanisms import Step
 from sfumato.records import ChargeRow, Charges, Standing
 
 OWN = "analyst:"
+_REMEMBERED = 100_000
 
 OLD_COPY = (
     "the ledger is older than its fence: a copy was restored, and spent budget would come back with it. "
@@ -144,6 +145,7 @@ class Ledger:
         """`fence` gives the fence of the ledger with this identity."""
         self._store = store
         self._seen: Mark | None = None
+        self._settled: set[tuple[str, str]] = set()  # requests that this process has seen answered
         with store.writing() as run:
             if not store.has_books(run):
                 migrate(run, 0)
@@ -168,8 +170,10 @@ class Ledger:
         The same request again continues its reservation; with `resume`, nothing else happens. Where the atom is stored
         already, it is settled at once. `same` sees what stands behind the digest already, and may refuse.
         """
-        if same is None and (seen := self._seen_before(ask, now)) is not None:
-            return seen
+        if (ask.own.name, ask.digest) in self._settled and same is None:
+            seen = self._seen_before(ask, now)
+            if seen is not None:
+                return seen
         with self._books(self._store.writing) as books:
             if same is not None:
                 for begun in _begun_by(books, ask.digest):
@@ -189,7 +193,14 @@ class Ledger:
             if settled is None:
                 return Held(bytes.fromhex(nonce))
             mark = _mark(books, ask.accounts, now)
+        return self._left(ask, settled, mark)
+
+    def _left(self, ask: Ask, settled: Settled, mark: Mark) -> Settled:
+        """What may leave, once the fence has seen it. Asked again, it will likely be a repeat."""
         self.fence.advance(mark)
+        if len(self._settled) >= _REMEMBERED:
+            self._settled.clear()
+        self._settled.add((ask.own.name, ask.digest))
         return settled
 
     def _seen_before(self, ask: Ask, now: datetime) -> Settled | None:
@@ -220,8 +231,7 @@ class Ledger:
                     books.store_atom(ask.atom, payload)
                 settled = _settle(books, ask, hold, stored or payload, reveal, now)
             mark = _mark(books, ask.accounts, now)
-        self.fence.advance(mark)
-        return settled
+        return self._left(ask, settled, mark)
 
     def keep(self, hold: Hold, now: datetime) -> None:
         """Close a reservation that no answer can come of any more: its worst case is spent."""
