@@ -183,8 +183,8 @@ def test_workers_come_back_when_the_ledger_does(tmp_path, postgres_url, serve):
         os.kill(server.workers()[0], signal.SIGKILL)
         wait_for_line(server, "worker did not start")
         admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    started = sum(line["event"] == "Application startup complete." for line in server.lines())
-    wait_for_line(server, "Application startup complete.", started + 1)
+    started = sum(line["event"] == "serving" for line in server.lines())
+    wait_for_line(server, "serving", started + 1)
     assert httpx2.post(f"{server.url}/v1/answers", json=one_unit(1), headers=headers, timeout=30).status_code == 200
     assert server.stop() == 0
 
@@ -220,6 +220,6 @@ def test_several_workers_need_postgresql(tmp_path):
 def test_a_port_that_is_taken_is_told(tmp_path, serve):
     world = new_world(tmp_path / "world")
     server = serve(world)
-    done = run(world, "serve", "--port", str(server.port))
+    done = run(new_world(tmp_path / "another"), "serve", "--port", str(server.port))
     assert done.returncode == 4
     assert "cannot be listened on" in " ".join((done.stdout + done.stderr).split())

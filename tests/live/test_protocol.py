@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -270,8 +271,8 @@ class TestRequests:
         with connected(server, broken) as connection:
             assert statuses(all_of(connection)) == [400]
 
-    def test_are_answered_without_httptools_too(self, world: World) -> None:
-        found = start(world, first=MISSING)
+    def test_are_answered_without_httptools_too(self, tmp_path: Path) -> None:
+        found = start(new_world(tmp_path / "world"), first=MISSING)
         try:
             with connected(found, HEALTHY) as connection:
                 assert statuses(answered(connection)) == [200]

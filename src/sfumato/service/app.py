@@ -9,6 +9,8 @@ Routes are thin: each hands its call to `Calls`, in a thread, because the engine
 from __future__ import annotations
 
 import json
+import logging
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
@@ -41,6 +43,7 @@ from sfumato.service.wall import Pairs, Scope, Wall, header
 from sfumato.session import Session
 
 PROBLEM = "application/problem+json"
+_LOG = logging.getLogger("sfumato.service")
 JSON = "application/json"
 ASK = "/v1/answers"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
@@ -188,6 +191,7 @@ def create_app(session: Session) -> Wall:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sweeper.start()
+        _LOG.info("serving", extra={"fields": {"process": os.getpid()}})
         try:
             yield
         finally:
