@@ -35,6 +35,8 @@ from .laws import (
     worst_delta,
 )
 
+pytestmark = pytest.mark.slow
+
 Thresholded = UnknownLaplace | UnknownGaussian
 
 

@@ -34,6 +34,8 @@ from sfumato.release.request import Request, Rows, quiet
 from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics import POINTS, Summed
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[Any, ...]
 INF, NAN = math.inf, math.nan
 HUGE = {"rho": 1250, "delta": 1e-6}

@@ -24,6 +24,8 @@ from sfumato.mechanisms import context
 from sfumato.release.bounding import Contributions
 from sfumato.release.pairs import Affine, Codes, KeyOrder, Pairs
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[Any, ...]
 Summary = dict[Any, tuple[int, int, int, Counter[float]]]
 """Of every key: people, rows, total, and chosen values."""

@@ -16,6 +16,8 @@ from sfumato.release import Mean, Quantile, Sum, Units, aggregates_job, counts_j
 from sfumato.release.outputs import target
 from sfumato.release.verify import differences
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:

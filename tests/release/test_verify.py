@@ -17,6 +17,8 @@ from sfumato.release.outputs import target
 from sfumato.release.table import Released
 from sfumato.release.verify import differences
 
+pytestmark = pytest.mark.slow
+
 PLACES = ("counts.parquet", "counts.csv", "counts.duckdb#counts")
 SMALL = counted(("a", 90), ("b", 80), ("c", 70))
 HASH = "the table is not the one that was released: its SHA-256 differs from the stated one"
