@@ -197,7 +197,8 @@ def test_who_is_not_known_is_told_alike(world, server, key):
         assert isinstance(found.value.__cause__, Unauthorized)
 
 
-def test_roles(world, server):
+def test_roles(world, server, client):
+    client.ask(one_unit(69))
     with sf.Client(server.url, new_key(world, "ben", "auditor")) as auditor:
         assert isinstance(raised(lambda: auditor.ask(TOP)), NotFound)
         assert auditor.estimate(TOP).worst > NOTHING
