@@ -104,7 +104,9 @@ class TestTheFilesAgree:
         copied = [source for verb, words in BUILD if verb == "COPY" for source in words.split()[:-1]]
         assert sorted(allowed) == sorted(copied)
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+    @pytest.mark.skipif(
+        shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed: apt-get install systemd"
+    )
     def test_systemd_understands_the_unit(self, tmp_path: Path) -> None:
         unit = tmp_path / "sfumato.service"
         unit.write_text(UNIT.replace("/opt/sfumato/bin/sfumato", shutil.which("true") or ""), "utf-8")
@@ -173,7 +175,7 @@ class Box:
 def box() -> Iterator[Box]:
     """The build stage of the Dockerfile, carried out."""
     if not can_unshare():
-        pytest.skip("imitating a container needs root and mount namespaces")
+        pytest.skip("imitating a container needs root and mount namespaces: run the tests as root, outside a container")
     place = Path(tempfile.mkdtemp(prefix="sfumato-box-"))  # not pytest's folder, which is closed to other users
     place.chmod(0o755)
     try:
@@ -206,7 +208,7 @@ def copy(source: Path, target: Path) -> None:
 def run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode and any(words in done.stderr for words in OFFLINE):
-        pytest.skip("the package index cannot be reached")
+        pytest.skip("the package index, from which the image installs, cannot be reached: go online")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

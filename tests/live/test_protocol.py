@@ -220,7 +220,7 @@ class TestUpgrades:
         with connected(server, b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n" + HEALTHY) as connection:
             assert statuses(all_of(connection)) == [400]
 
-    @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+    @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed: apt-get install curl")
     def test_of_curl_work(self, server: Server) -> None:
         command = ["curl", "--silent", "--fail", "--http2", f"{server.url}/healthz", f"{server.url}/healthz"]
         subprocess.run(command, check=True, timeout=PATIENCE_S, capture_output=True)

@@ -192,7 +192,8 @@ def document() -> dict[str, Any]:
     from sfumato.service import app, documents
 
     bare = FastAPI(title="Sfumato", version="1")
-    app._routes(bare, None, None)  # type: ignore[arg-type]
+    app._routes(bare, None)  # type: ignore[arg-type]
+    app._open_routes(bare, None, None)  # type: ignore[arg-type]
     return json.loads(json.dumps(documents.openapi(bare)))
 
 

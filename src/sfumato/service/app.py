@@ -212,15 +212,16 @@ def create_app(session: Session) -> Wall:
     )
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(Exception, _unexpected)
-    _routes(app, calls, telemetry)
+    _routes(app, calls)
+    _open_routes(app, calls, telemetry)
     pages.add(app)
     return Wall(app, session.config.service, telemetry, calls.known)
 
 
-def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
+def _routes(app: FastAPI, calls: Calls) -> None:
+    """What needs a key."""
     # Those who come with a token may have to wait for the keys of its issuer; those with a key must not wait for them.
     entering = CapacityLimiter(ENTERING), CapacityLimiter(ENTERING)
-    readiness = CapacityLimiter(1)
     asking, pricing, looking = Pool(*ASKING), Pool(*PRICING), Pool(*LOOKING)
 
     async def served(request: Request, right: Right, pool: Pool, work: Callable[[Entered], Reply]) -> Response:
@@ -266,6 +267,11 @@ def _routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
         query = request.query_params
         wanted = query.get("since"), query.get("until"), query.getlist("budget")
         return await served(request, "usage", pricing, lambda who: calls.usage(who, *wanted))
+
+
+def _open_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
+    """What operators and balancers look at."""
+    readiness = CapacityLimiter(1)
 
     @app.get("/healthz", **documents.ROUTES["healthz"])
     async def healthz() -> Response:
