@@ -168,6 +168,8 @@ def _condition_in(column: str, values: Values) -> exp.Expr:
     if (points := values.points) is not None:
         return exp.In(this=_column(column), expressions=[_literal(point) for point in points])
     if points := (~values).points:
+        if len(points) == 1:  # engines look at this while they scan, and at NOT IN afterwards
+            return exp.NEQ(this=_column(column), expression=_literal(points[0]))
         return exp.Not(this=exp.In(this=_column(column), expressions=[_literal(point) for point in points]))
     return exp.or_(*(_range(column, low, high) for low, high in values.intervals))
 
