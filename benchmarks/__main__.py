@@ -17,6 +17,7 @@ from benchmarks import (
     globo,
     mechanisms,
     releases,
+    reports,
     reproduction,
     retained,
     service,
@@ -40,6 +41,9 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     releases.large,
     retained.report,
     reproduction.report,
+    reports.paper,
+    reports.speed,
+    reports.noise,
 )
 
 

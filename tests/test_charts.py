@@ -7,12 +7,24 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sfumato.charts import Chart, Figures, chart, figure, table_html, visible
+from sfumato.charts import (
+    NONE_SHOWN,
+    Chart,
+    Figures,
+    Sheet,
+    chart,
+    figure,
+    report_chart,
+    report_html,
+    table_html,
+    visible,
+)
 from sfumato.errors import InvalidArgument
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -181,6 +193,143 @@ class TestIntervals:
 )
 def test_numbers_are_short(number: float, said: str) -> None:
     assert figure(number) == said
+
+
+def day(number: int) -> tuple[date, date]:
+    return date(2026, 10, number), date(2026, 10, number + 1)
+
+
+OCTOBER = (date(2026, 10, 1), date(2026, 11, 1))
+
+
+def sheet(*rows: tuple[int, str, tuple[int | None, ...]], days: int = 0, by: str | None = "job_title") -> Sheet:
+    steps = tuple(day(number) for number in range(1, days + 1)) or (OCTOBER,)
+    errors = dict(list({"impressions": 9, "clicks": 4}.items())[: len(rows[0][2]) if rows else 1])
+    return Sheet(by, steps, errors, rows, "Europe/Berlin")
+
+
+class TestReports:
+    """Bars for one range; for a series, lines in a band of their error, which are broken where nothing is shown."""
+
+    def points(self, picture: Chart, panel: int = 0) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = picture.spec["vconcat"][panel]["data"]["values"]
+        return found
+
+    def paths(self, picture: Chart, kind: str) -> int:
+        """How many lines, or bands, are drawn."""
+        groups = ET.fromstring(picture.to_svg()).iter(f"{SVG}g")  # noqa: S314
+        return sum(len(group) for group in groups if f"mark-{kind} role-mark" in group.get("class", ""))
+
+    def test_one_range_is_bars(self) -> None:
+        picture = report_chart(sheet((0, "nurse", (90,)), (0, "pilot", (40,))), title="")
+        assert {"impressions by job title", "nurse", "90", "± 9 with 95 % confidence"} <= {*texts(picture)}
+
+    def test_statistics_stand_side_by_side_in_the_order_of_the_first(self) -> None:
+        picture = report_chart(sheet((0, "nurse", (90, 3)), (0, "pilot", (40, 30)), (0, "clown", (20, None))), title="")
+        first, second = picture.spec["hconcat"]
+        assert first["encoding"]["y"]["scale"] == second["encoding"]["y"]["scale"]
+        assert [row["label"] for row in second["data"]["values"]] == ["nurse", "pilot"]
+        said = texts(picture)
+        assert "impressions ± 9, clicks ± 4 with 95 % confidence · small counts are not shown" in said
+        assert [text for text in said if text in ("nurse", "pilot", "clown")] == ["nurse", "pilot", "clown"]
+
+    def test_totals_of_one_range_are_a_bar_for_each_statistic(self) -> None:
+        picture = report_chart(sheet((0, "", (90, 2)), by=None), title="")
+        rows = picture.spec["data"]["values"]
+        assert [(row["label"], row["low"], row["high"]) for row in rows] == [("impressions", 81, 99), ("clicks", 0, 6)]
+
+    def test_a_series_is_a_line_for_each_value_in_a_band(self) -> None:
+        rows = [(step, key, (count + step,)) for step in range(3) for key, count in (("nurse", 50), ("pilot", 2))]
+        picture = report_chart(sheet(*rows, days=3), title="")
+        first = self.points(picture)[0]
+        assert (first["label"], first["at"], first["low"], first["high"]) == ("nurse", "2026-10-01T00:00:00Z", 41, 59)
+        assert self.points(picture)[3]["low"] == 0
+        assert self.paths(picture, "line") == 2
+        assert self.paths(picture, "area") == 2
+        assert {"01 Oct", "03 Oct", "nurse", "pilot", "0"} <= {*texts(picture)}
+
+    def test_a_series_of_totals_is_a_line_for_each_statistic(self) -> None:
+        picture = report_chart(sheet(*((step, "", (50, 5)) for step in range(4)), days=4, by=None), title="")
+        (panel,) = picture.spec["vconcat"]
+        assert panel["encoding"]["color"]["scale"]["domain"] == ["impressions", "clicks"]
+        assert "impressions and clicks" in texts(picture)
+
+    def test_statistics_by_value_have_a_panel_each(self) -> None:
+        rows = [(step, key, (50, 5)) for step in range(3) for key in ("nurse", "pilot")]
+        picture = report_chart(sheet(*rows, days=3), title="")
+        assert [panel["title"]["text"] for panel in picture.spec["vconcat"]] == ["impressions", "clicks"]
+        assert picture.to_svg()
+
+    def test_a_line_is_broken_where_nothing_is_shown(self) -> None:
+        counts = {0: 50, 1: 51, 3: 52, 5: 53, 6: 54}
+        picture = report_chart(sheet(*((step, "nurse", (count,)) for step, count in counts.items()), days=7), title="")
+        points = self.points(picture)
+        assert [point["run"] for point in points] == ["nurse 1", "nurse 1", "nurse 2", "nurse 3", "nurse 3"]
+        assert [point["alone"] for point in points] == [False, False, True, False, False]
+        assert self.paths(picture, "line") == 3
+        assert any("small counts are not shown" in text for text in texts(picture))
+
+    def test_a_step_that_is_missing_breaks_it_too(self) -> None:
+        whole = sheet(*((step, "nurse", (50,)) for step in range(2)), days=2)
+        picture = report_chart(replace(whole, steps=(day(1), day(5))), title="")
+        assert [point["run"] for point in self.points(picture)] == ["nurse 1", "nurse 2"]
+
+    def test_only_so_many_lines_are_drawn_and_that_is_told(self) -> None:
+        rows = [(step, f"title {key}", (100 - key,)) for step in range(2) for key in range(30)]
+        picture = report_chart(sheet(*rows, days=2), title="")
+        assert len({point["label"] for point in self.points(picture)}) == 10
+        assert any("the 10 largest of 30" in text for text in texts(picture))
+
+    def test_a_step_that_is_cut_short_is_told(self) -> None:
+        start = datetime(2026, 10, 1)
+        steps = tuple(
+            (start + timedelta(days=n), start + timedelta(days=n + (0.25 if n == 3 else 1))) for n in range(4)
+        )
+        rows = tuple((step, "", (50,)) for step in range(4))
+        cut, whole = (Sheet(None, steps[:n], {"clicks": 4}, rows[:n], "UTC").about() for n in (4, 3))
+        assert cut == "± 4 with 95 % confidence · the last step is shorter · UTC"
+        assert whole == "± 4 with 95 % confidence · UTC"
+
+    def test_the_axis_is_the_reports_own_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever draws may live in another zone."""
+        start = datetime(2026, 10, 25)
+        steps = tuple((start + timedelta(hours=3 * n), start + timedelta(hours=3 * n + 3)) for n in range(4))
+        drawn = Sheet(None, steps, {"clicks": 4}, tuple((step, "", (50,)) for step in range(4)), "Europe/Berlin")
+        monkeypatch.setenv("TZ", "America/Los_Angeles")
+        assert {"25 Oct 00:00", "25 Oct 09:00"} <= {*texts(report_chart(drawn, title=""))}
+
+    @pytest.mark.parametrize("hostile", ["</svg><script>alert(1)</script>", "\x1b[31m", '\' + "x" + 1/0 \\'])
+    @pytest.mark.parametrize("days", [0, 3])
+    def test_hostile_values_are_only_text(self, hostile: str, days: int) -> None:
+        rows = [(step, key, (50, 5)) for step in range(max(days, 1)) for key in (hostile, "nurse")]
+        made = replace(sheet(*rows, days=days), by=hostile, zone=hostile)
+        picture = report_chart(made, title="")
+        assert visible(hostile) in texts(picture)
+        assert not list(ET.fromstring(picture.to_svg()).iter(f"{SVG}script"))  # noqa: S314
+        assert "<script" not in report_html(made, {"rows": hostile})
+
+    def test_values_that_read_alike_stay_apart(self) -> None:
+        rows = [(step, key, (50,)) for step in range(2) for key in ("", "(empty)")]
+        points = self.points(report_chart(sheet(*rows, days=2), title=""))
+        assert {point["label"] for point in points} == {"(empty)", "(empty) (2)"}
+
+    @pytest.mark.parametrize("by", [None, "job_title"])
+    @pytest.mark.parametrize("errors", [{"clicks": 4}, {"clicks": 4, "views": 5}])
+    def test_where_nothing_is_shown_there_is_still_a_picture(self, by: str | None, errors: dict[str, int]) -> None:
+        empty = Sheet(by, (), errors, (), "UTC")
+        assert report_chart(empty, title="").to_svg()
+        assert NONE_SHOWN in report_html(empty, {"rows": "0"})
+
+    def test_the_table_has_every_statistic_and_bars_of_the_first(self) -> None:
+        page = report_html(sheet((0, "nurse", (90, None)), (0, "pilot", (None, 30))), {"rows": "2"})
+        assert page.count("<tr>") == 3
+        assert page.count("background:#5b85b0") == 1
+        assert "± 9" in page
+        assert "± 4" in page
+
+    def test_a_long_table_says_what_is_left_out(self) -> None:
+        rows = [(0, f"title {key}", (50,)) for key in range(250)]
+        assert "and 50 more rows" in report_html(sheet(*rows), {"rows": "250"})
 
 
 class TestFiles:

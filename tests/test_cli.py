@@ -143,7 +143,7 @@ class TestHelp:
     def test_commands_are_in_the_order_in_which_somebody_meets_them(self) -> None:
         listed = told("--help").partition("Commands:")[2].splitlines()
         assert [line.split()[0] for line in listed if line] == [
-            *("demo", "init", "serve", "ask", "estimate", "budget", "keys", "policy", "release"),
+            *("demo", "init", "serve", "ask", "estimate", "report", "budget", "keys", "policy", "release"),
         ]
         below = told("budget", "--help").partition("Commands:")[2].splitlines()
         assert [line.split()[0] for line in below if line] == [
@@ -354,6 +354,7 @@ class TestAsking:
                 "grant": ("anna", "--calls", "1", "--reason", "why"),
                 "create": ("--analyst", "anna"),
                 "revoke": ("5f0c2a9be471",),
+                "reseal": ("--start", "2026-10-01", "--end", "2026-10-02"),
             }
             arguments = needs.get("ask" if path[0] == "estimate" else path[-1], ())
             assert "sfumato init" in refused(*path, *arguments, "--config", config, code=2)

@@ -51,6 +51,7 @@ RUN = [
     "how-to/look-after-the-ledger.md",
     "how-to/publish-a-table.md",
     "how-to/serve-it.md",
+    "how-to/show-a-report.md",
 ]
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Unauthorized,
     )
     from sfumato.query.request import Histogram, TopK, Total
-    from sfumato.records import Answer, Receipt
+    from sfumato.records import Answer, Receipt, Report
     from sfumato.release import (
         Count,
         Mean,
@@ -68,6 +68,7 @@ __all__ = [
     "Receipt",
     "Refused",
     "Released",
+    "Report",
     "Session",
     "SfumatoError",
     "Sum",
@@ -90,7 +91,7 @@ _HOMES = {
         *("RateLimited", "Refused", "SfumatoError", "Unauthorized"),
     ),
     "sfumato.query.request": ("Histogram", "TopK", "Total"),
-    "sfumato.records": ("Answer", "Receipt"),
+    "sfumato.records": ("Answer", "Receipt", "Report"),
     "sfumato.release": (
         *("Count", "Mean", "Quantile", "Released", "Sum", "Units", "Variance"),
         *("release_aggregates", "release_counts"),

@@ -37,8 +37,8 @@ class Turns:
 
     LONGEST_S, MOST = 300.0, 10_000
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._mutex, self._clock = threading.Lock(), clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, words: str = COULD_NOT_ANSWER) -> None:
+        self._mutex, self._clock, self._words = threading.Lock(), clock, words
         self._used: dict[str, tuple[threading.Lock, int]] = {}
         self._failed: dict[str, tuple[float, int]] = {}  # until when it pauses, and how often it failed
 
@@ -48,7 +48,7 @@ class Turns:
         with self._mutex:
             lock, users = self._used.get(atom, (threading.Lock(), 0))
             if not users and self._clock() < self._failed.get(atom, (0.0, 0))[0]:
-                raise EngineFailed(COULD_NOT_ANSWER)
+                raise EngineFailed(self._words)
             self._used[atom] = lock, users + 1
         try:
             with lock:

@@ -12,11 +12,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from sfumato.config import Config, EngineSettings, Reference, TableSettings
-from sfumato.engines.base import Engine
+from sfumato.config import Config, EngineSettings, TableSettings
+from sfumato.config.reports import ReportSettings
+from sfumato.config.sections import Reference
+from sfumato.engines.base import ColumnType, Engine
 from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
 from sfumato.errors import ConfigError, EngineFailed
 from sfumato.query.policy import MAX_DOMAIN, Policy, TablePolicy
+
+MAX_ENTITIES = 1_000_000
 
 
 class Catalog:
@@ -30,6 +34,7 @@ class Catalog:
             for name, settings in config.engines.items():
                 self._engines[name] = _opened(config, name, settings)
             self._domains = {name: dict(self._references(table)) for name, table in config.tables.items()}
+            self._listed = {name: dict(self._attributes(report)) for name, report in config.reports.items()}
         except BaseException:
             self.close()
             raise
@@ -37,13 +42,41 @@ class Catalog:
     def engine(self, table: str) -> Engine:
         return self._engines[self._config.tables[table].engine]
 
+    def schema(self, table: str) -> dict[str, ColumnType]:
+        return self.engine(table).schema(table)
+
+    def domains(self, report: str) -> Mapping[str, tuple[Any, ...]]:
+        """The values of a report's attributes, as they are listed in the file or in a public table."""
+        return self._listed[report]
+
+    def entities(self, report: str) -> list[tuple[Any, ...]] | None:
+        """The rows of the public table that lists a report's entities, as they are now; None where there is none."""
+        settings = self._config.reports[report]
+        if settings.entities is None:
+            return None
+        engine, where = self.engine(settings.table), f"reports.{report}.entities"
+        missing = [level for level in settings.levels if level not in engine.schema(settings.entities)]
+        if missing:
+            raise ConfigError(f"{where}.levels", f"{settings.entities} has no column {missing[0]!r}")
+        columns = [exp.column(level, quoted=True) for level in settings.levels]
+        source = exp.table_(settings.entities, quoted=True)
+        rows = engine.run(exp.select(*columns).distinct().from_(source).order_by(*columns).limit(MAX_ENTITIES + 1))
+        if len(rows) > MAX_ENTITIES:
+            raise ConfigError(f"{where}.table", f"{settings.entities} lists more than {MAX_ENTITIES} entities")
+        return rows
+
+    def origin(self, table: str) -> str:
+        """Where the rows of a table come from."""
+        return self._origin(self._config.tables[table])
+
     def policy(self, now: datetime) -> Policy:
         """What may be asked at a moment, which names the data versions; built once for each of them."""
         tables = self._config.tables
         versions = tuple(table.version.at(now) for table in tables.values())
         if self._policy[0] != versions:
             moment = zip(tables.items(), versions, strict=True)
-            built = {name: self._table(table, version) for (name, table), version in moment}
+            # A table without measures is there for reports alone.
+            built = {name: self._table(table, version) for (name, table), version in moment if table.measures}
             self._policy = (versions, Policy(built))
         return self._policy[1]
 
@@ -82,6 +115,15 @@ class Catalog:
                 where = f"tables.{table.name}.columns.{name}.domain"
                 yield name, _listed(self._engines[table.engine], column.domain, where)
 
+    def _attributes(self, report: ReportSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        table = self._config.tables[report.table]
+        for name, attribute in report.attributes.items():
+            domain = table.columns[name].domain if attribute.domain is None else attribute.domain
+            if isinstance(domain, Reference):
+                where = f"reports.{report.name}.attributes.{name}.domain"
+                domain = _listed(self._engines[table.engine], domain, where)
+            yield name, domain or ()
+
 
 def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
     """The engine with the tables that live there, and the public tables that list their domains."""
@@ -91,8 +133,10 @@ def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
         for column in table.columns.values():
             if isinstance(column.domain, Reference):
                 sources.setdefault(column.domain.table, located(column.domain.table, config.folder))
+    for report in (report for report in config.reports.values() if report.table in tables):
+        sources |= {public: located(public, config.folder) for public in report.public() if public not in sources}
     limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
-    types = {name: written_types(table) for name, table in tables.items()}
+    types = {name: written_types(table) | _summed(config, name) for name, table in tables.items()}
     return DuckDBEngine(sources, database=settings.database, types=types, **limits)
 
 
@@ -100,6 +144,12 @@ def written_types(table: TableSettings) -> dict[str, str]:
     """The types that the owner wrote; sums are of whole numbers."""
     sums = {measure.column: "integer" for measure in table.measures.values() if measure.column}
     return sums | {name: column.type for name, column in table.columns.items() if column.type}
+
+
+def _summed(config: Config, table: str) -> dict[str, str]:
+    """Columns of counts that reports add up are whole numbers."""
+    reports = [report for report in config.reports.values() if report.table == table]
+    return {each.column: "integer" for report in reports for each in report.statistics.values() if each.column}
 
 
 def located(source: str, folder: Path) -> str:

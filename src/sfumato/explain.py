@@ -6,8 +6,8 @@ Pure: everything follows from the file. Epsilons are rounded up, so that what is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from sfumato.budget.accounts import RELEASE
 from sfumato.config import Budget, Config
 from sfumato.mechanisms import KnownLaplace, Mechanism, UnknownGaussian, UnknownGumbel, UnknownLaplace
 from sfumato.query.policy import Prices
+from sfumato.query.reports import Guarantee
 
 LEAST_DELTA = Fraction(1, 10**9)
 PERIODS = {"daily": "a day", "weekly": "a week", "monthly": "a month", "never": "in all"}
@@ -90,13 +91,19 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Every account's promise, and what all analysts together could learn. None: nothing bounds it."""
+    """Every account's promise, and what all analysts together could learn. None: nothing bounds it.
+
+    `reports` have guarantees of their own, None where it could not be told; `readers` are the analysts who may read
+    every entity of them.
+    """
 
     promises: tuple[Promise, ...]
     analysts: tuple[str, ...]
     together: Bound | None
     uncapped: tuple[str, ...]
     guaranteed: tuple[str, ...]
+    reports: Mapping[str, Guarantee | None] = field(default_factory=dict)
+    readers: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -106,19 +113,54 @@ class Explanation:
                 "guarantee": None if self.together is None else self.together.to_dict(),
             },
             "tables_without_a_cap": list(self.uncapped),
+            "reports": {name: None if each is None else each.to_dict() for name, each in self.reports.items()},
+            "read_every_entity": list(self.readers),
             "not_bounded": list(not_bounded(self)),
         }
 
 
-def explain(config: Config, analyst: str | None = None) -> Explanation:
-    """The promises of a configuration; with an analyst, those of the accounts that her questions debit."""
+def explain(
+    config: Config, analyst: str | None = None, guarantees: Mapping[str, Guarantee] | None = None
+) -> Explanation:
+    """The promises of a configuration; with an analyst, those of the accounts that her questions debit.
+
+    `guarantees` are those of reports, which follow from filters and so from the types of live columns.
+    """
     accounts = {name: each for name, each in all_accounts(config).items() if not name.startswith(RELEASE)}
     if analyst is not None:
         own = {account.name for account in accounts_of(config, analyst)}
         accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
     uncapped = tuple(name for name, table in config.tables.items() if not table.cap)
     promises = tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values())
-    return Explanation(promises, tuple(config.analysts), _together(config), uncapped, tuple(_guaranteed(config)))
+    return Explanation(
+        promises,
+        tuple(config.analysts),
+        _together(config),
+        uncapped,
+        tuple(_guaranteed(config)),
+        {name: (guarantees or {}).get(name) for name in config.reports},
+        tuple(_readers(config, analyst)),
+    )
+
+
+def _readers(config: Config, analyst: str | None) -> Iterator[str]:
+    """Who may read every entity of reports that have entities."""
+    if any(report.levels for report in config.reports.values()):
+        for name, each in config.analysts.items():
+            if each.entities is None and analyst in (None, name):
+                yield name
+
+
+def of_reports(explained: Explanation) -> Iterator[str]:
+    """What reports promise, beside the budgets."""
+    for name, promise in explained.reports.items():
+        told = "" if promise is None else f": epsilon {_up(promise.epsilon, 10_000):,.6g} for one {promise.unit}"
+        yield (
+            f"The report {name} has a guarantee of its own, whoever asks and however often{told}. It debits no budget, "
+            f"and is not in the numbers above; see: sfumato report explain --report {name}"
+        )
+    if explained.readers:
+        yield f"May read every entity of the reports, as no `entities` bound them: {', '.join(explained.readers)}."
 
 
 def _guaranteed(config: Config) -> Iterator[str]:

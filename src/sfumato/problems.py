@@ -60,8 +60,9 @@ KINDS = (
     ),
     Kind(
         *("in-flight", "In flight", 409, Conflict),
-        "A call with this Idempotency-Key began at the same moment, and the data got a new version in between. Send it "
-        "again, with the same key, after `Retry-After` seconds: it will not be charged twice.",
+        "A call with this Idempotency-Key began at the same moment, and the data got a new version in between; or the "
+        "range of a report was sealed anew while its numbers were drawn. Send it again, with the same key, after "
+        "`Retry-After` seconds: it will not be charged twice.",
     ),
     Kind(
         *("key-reused", "Key reused", 422, Conflict),
@@ -97,7 +98,7 @@ KINDS = (
     Kind(
         *("engine-failed", "Engine failed", 503, EngineFailed),
         "The engine did not deliver. The charge stands, and the reservation with it: send the same question again, "
-        "and it costs no more. The reason is never told, because it could depend on the rows.",
+        "and it costs no more; a report costs nothing. The reason is never told, because it could depend on the rows.",
     ),
     Kind(
         *("ledger-failed", "Ledger failed", 503, LedgerFailed),

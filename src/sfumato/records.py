@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-    from sfumato.charts import Chart, Figures
+    from sfumato.charts import Chart, Figures, Sheet
 
 # How a cell is read back from its serial form; what is not listed is itself.
 _CELLS: Mapping[str, Callable[[Any], Any]] = {"date": date.fromisoformat, "timestamp": datetime.fromisoformat}
@@ -58,8 +58,10 @@ class Receipt:
     data_version: str
     digest: str
     repeat: bool
+    guarantee: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        own = {} if self.guarantee is None else {"guarantee": dict(self.guarantee)}
         return {
             "mechanism": self.mechanism,
             "unit": self.unit,
@@ -70,6 +72,7 @@ class Receipt:
             "data_version": self.data_version,
             "digest": self.digest,
             "repeat": self.repeat,
+            **own,
         }
 
     @classmethod
@@ -84,6 +87,7 @@ class Receipt:
             data_version=serial["data_version"],
             digest=serial["digest"],
             repeat=serial["repeat"],
+            guarantee=serial.get("guarantee"),
         )
 
 
@@ -194,6 +198,83 @@ class Answer:
     def _price(self) -> str:
         free = self.receipt.repeat and not self.receipt.charge
         return "nothing, as this was answered before" if free else str(self.receipt.charge)
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Answer):
+    """Numbers of a report: a row for each step of time and each value, with a count for each statistic.
+
+    A count that is None is too small to be shown. `start` and `end` are what the clocks show in `zone`; the row is of
+    what happened from `start` on and before `end`. `options` are those that made the numbers agree with one another.
+    """
+
+    options: Sequence[str] = field(default=())
+    zone: str = "UTC"
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        return tuple(name for name in self.columns if name in self.receipt.error95)
+
+    @property
+    def attribute(self) -> str | None:
+        """The column that the numbers are broken down by; None for totals."""
+        return next((name for name in self.columns if name not in ("start", "end", *self.statistics)), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The serial form: what the HTTP interface sends."""
+        return {**Answer.to_dict(self), "options": list(self.options), "zone": self.zone}
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> Report:
+        """The inverse of `to_dict`."""
+        answer = Answer.from_dict(serial)
+        parts = answer.columns, answer.rows, answer.stopped, answer.receipt, answer.notes
+        return cls(*parts, options=tuple(serial["options"]), zone=serial["zone"])
+
+    def sheet(self) -> Sheet:
+        """The numbers as a page and a picture need them: steps, keys as text, and a count for each statistic."""
+        from sfumato.charts import Sheet, cell
+
+        steps = dict.fromkeys((row["start"], row["end"]) for row in self.rows)
+        place = {step: at for at, step in enumerate(steps)}
+        by, names = self.attribute, self.statistics
+        rows = (
+            (
+                place[row["start"], row["end"]],
+                "" if by is None else cell(row[by]),
+                tuple(row[name] for name in names),
+            )
+            for row in self.rows
+        )
+        return Sheet(by, tuple(steps), {name: self.receipt.error95[name] for name in names}, tuple(rows), self.zone)
+
+    def figures(self) -> Figures:
+        """The shown counts of the first statistic, as bars."""
+        return self.sheet().figures(self.statistics[0])
+
+    def chart(self, *, title: str = "") -> Chart:
+        """Bars with error whiskers for one range of time; for a series, lines in a band as wide as the error."""
+        from sfumato import charts
+
+        return charts.report_chart(self.sheet(), title=title)
+
+    def _repr_html_(self) -> str:
+        from sfumato import charts
+
+        return charts.report_html(self.sheet(), self.lines())
+
+    def lines(self) -> dict[str, str]:
+        """The receipt and the notes in words, a label for each line."""
+        receipt = self.receipt
+        widths = ", ".join(f"{name} within {receipt.error95[name]:,}" for name in self.statistics)
+        promise = receipt.guarantee or {"epsilon": 0, "unit": receipt.unit}
+        return {
+            "receipt": f"{receipt.mechanism}, {widths} with 95 % confidence",
+            "guarantee": f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}, over all that the report shows",
+            "charge": "nothing: a report debits nobody",
+            "data": f"{receipt.data_version}, times in {self.zone}",
+            "rows": "; ".join([str(len(self.rows)), *self.notes]),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,18 +433,50 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A report that may be asked: its statistics, what they are broken down by, and its levels of entities and time."""
+
+    report: str
+    statistics: Sequence[str]
+    attributes: Mapping[str, Sequence[Any]]
+    entities: Sequence[str]
+    levels: Sequence[str]
+    zone: str
+    guarantee: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "report": self.report,
+            "statistics": list(self.statistics),
+            "attributes": {name: list(values) for name, values in self.attributes.items()},
+            "entities": list(self.entities),
+            "levels": list(self.levels),
+            "zone": self.zone,
+            "guarantee": dict(self.guarantee),
+        }
+
+    @classmethod
+    def from_dict(cls, serial: Mapping[str, Any]) -> ReportRow:
+        """The inverse of `to_dict`."""
+        return cls(**serial)
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """Everything that may be asked about."""
 
     rows: Sequence[TableRow]
+    reports: Sequence[ReportRow] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"rows": [row.to_dict() for row in self.rows]}
+        reports = {"reports": [row.to_dict() for row in self.reports]} if self.reports else {}
+        return {"rows": [row.to_dict() for row in self.rows], **reports}
 
     @classmethod
     def from_dict(cls, serial: Mapping[str, Any]) -> Tables:
         """The inverse of `to_dict`."""
-        return cls([TableRow.from_dict(row) for row in serial["rows"]])
+        reports = [ReportRow.from_dict(row) for row in serial.get("reports", ())]
+        return cls([TableRow.from_dict(row) for row in serial["rows"]], reports)
 
 
 def pandas_frame(columns: Mapping[str, str], data: Mapping[str, Any]) -> pandas.DataFrame:
@@ -372,8 +485,10 @@ def pandas_frame(columns: Mapping[str, str], data: Mapping[str, Any]) -> pandas.
         import pandas
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError("to_pandas needs: pip install 'sfumato[pandas]'") from missing
+    missing_counts = {name for name, kind in columns.items() if kind == "integer" and None in list(data[name])}
+    kinds = {name: "Int64" if name in missing_counts else _PANDAS[kind] for name, kind in columns.items()}
     return pandas.DataFrame(
-        {name: pandas.Series(data[name], dtype=_PANDAS[kind]) for name, kind in columns.items()}, columns=[*columns]
+        {name: pandas.Series(data[name], dtype=kind) for name, kind in kinds.items()}, columns=[*columns]
     )
 
 

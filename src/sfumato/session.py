@@ -11,9 +11,9 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
 
 from sfumato import noise_key
@@ -21,6 +21,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
 from sfumato.answer import Desk, Inquiry, answer, answered, cell
 from sfumato.budget import Account, Call, Called, Hold, Ledger, Settled, accounts_of, open_ledger, report
+from sfumato.budget.seals import Seals
 from sfumato.catalog import Catalog
 from sfumato.config import Config, load_config
 from sfumato.errors import Conflict, Failed, InvalidArgument, NotFound, NotSupported, SfumatoError
@@ -32,7 +33,9 @@ from sfumato.query.request import Request
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
 from sfumato.query.values import plain
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, TableRow, Tables
+from sfumato.records import Answer, BudgetReport, Charges, Estimate, Report, TableRow, Tables
+from sfumato.reporting import Reports
+from sfumato.reporting.resealing import Resealing
 
 Question: TypeAlias = str | Request | Mapping[str, Any]
 
@@ -66,6 +69,7 @@ class Session:
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
             self._desk = Desk(engines, self._ledger, key, noise_key.epoch(key), self._clock)
+            self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key, self._clock)
             if finish:
                 self.finish()
         except BaseException:
@@ -144,9 +148,63 @@ class Session:
         before = None if cursor is None else int(cursor)
         return self._desk.ledger.history(analyst, before=before, rows=whole("rows", rows, at_least=1, at_most=10_000))
 
+    def report(
+        self,
+        report: str | Mapping[str, Any] | None = None,
+        *,
+        analyst: str,
+        statistics: str | Sequence[str] | None = None,
+        entity: Mapping[str, str] | None = None,
+        attribute: str | None = None,
+        start: str | date | None = None,
+        end: str | date | None = None,
+        granularity: str | None = None,
+        top: int | None = None,
+        options: Sequence[str] | None = None,
+    ) -> Report:
+        """Numbers of an entity over time, which stay what they are. Free; the receipt carries the report's guarantee.
+
+        The range is [start, end), as clocks show it in the report's zone. Or hand over the whole question as the HTTP
+        interface takes it.
+        """
+        named = {
+            "statistics": statistics,
+            "entity": entity,
+            "attribute": attribute,
+            "start": start,
+            "end": end,
+            "granularity": granularity,
+            "top": top,
+            "options": options,
+        }
+        given = {name: value for name, value in named.items() if value is not None}
+        if isinstance(report, Mapping) and given:
+            raise NotSupported(f"{next(iter(given))}: stands beside a whole question; put it inside")
+        question = report if isinstance(report, Mapping) else {"report": report, **given}
+        reader = self.config.analyst(analyst)
+        return self._reports.report(question, reader.entities, self.budget(analyst).accounts[0])
+
+    def reseal(
+        self,
+        report: str | None = None,
+        *,
+        start: str | date,
+        end: str | date,
+        entity: Mapping[str, str] | None = None,
+        dry: bool = False,
+    ) -> Resealing:
+        """Let rows in that came too late for the numbers of [start, end): these are drawn anew when next asked for.
+
+        For owners: it is another version, and each adds the whole guarantee of a version once more, up to what the
+        report has promised; `NotSupported` beyond that. With an entity, all above it and all below it go with it: its
+        late rows are in their numbers too. With `dry` nothing is changed, and the cost is told.
+        """
+        return self._reports.reseal(report, start=start, end=end, entity=entity, dry=dry)
+
     def tables(self) -> Tables:
         """What may be asked about."""
-        return Tables([_described(table) for table in self._catalog.policy(self._clock()).tables.values()])
+        tables = [_described(table) for table in self._catalog.policy(self._clock()).tables.values()]
+        return Tables(tables, list(self._reports.rows()))
 
     @property
     def ledger(self) -> Ledger:

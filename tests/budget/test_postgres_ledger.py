@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 import postgres
-from contracts.ledger import NOW, LedgerContract, answer, held, ranking, refusal, reserve, settle, showing, spent, top
+from contracts.ledger import (
+    NOW,
+    InPostgres,
+    LedgerContract,
+    answer,
+    held,
+    ranking,
+    refusal,
+    reserve,
+    settle,
+    showing,
+    spent,
+    top,
+)
 from sfumato.accounting import Charge
 from sfumato.budget import Revealed, open_ledger
-from sfumato.budget.postgres import PostgresStore
 from sfumato.config import LedgerSettings
 
 pytestmark = pytest.mark.slow  # a real server; SQLite keeps the same contract in `make check`
@@ -32,26 +43,7 @@ def shared_url(postgres_server: Path) -> Iterator[str]:
         yield url
 
 
-class TestPostgresLedger(LedgerContract):
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path, shared_url: str) -> None:
-        self.folder = tmp_path
-        self.settings = LedgerSettings(shared_url, tmp_path / "elsewhere" / "fence")
-        self.raw("DROP SCHEMA IF EXISTS sfumato CASCADE")
-
-    def store(self) -> PostgresStore:
-        return PostgresStore(self.settings.url)
-
-    def raw(self, statement: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.settings.url, options="-c search_path=sfumato") as connection:
-            cursor = connection.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-
-    def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        with psycopg.connect(self.settings.url, options="-c search_path=sfumato") as connection:
-            for row in rows:
-                connection.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
-
+class TestPostgresLedger(InPostgres, LedgerContract):
     def test_a_dropped_idle_connection_is_replaced_silently(self):
         ledger = self.make()
         reserve(ledger, top())

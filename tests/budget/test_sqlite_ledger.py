@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from contracts.ledger import ANNA, NOW, LedgerContract, answer, refusal, reserve, spent, top
+from contracts.ledger import ANNA, NOW, InSQLite, LedgerContract, answer, refusal, reserve, spent, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.budget import Ledger, open_ledger
-from sfumato.budget.sqlite import SQLiteStore
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError
 
 
-class TestSQLiteLedger(LedgerContract):
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> None:
-        self.folder = tmp_path / "ledger"
-        self.folder.mkdir()
-        self.file = self.folder / "books.db"
-        self.settings = LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence")
-
-    def store(self) -> SQLiteStore:
-        return SQLiteStore(self.file)
-
-    def raw(self, statement: str) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(self.file, isolation_level=None)
-        try:
-            return connection.execute(statement).fetchall()
-        finally:
-            connection.close()
-
-    def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        connection = sqlite3.connect(self.file)
-        with connection:
-            for row in rows:
-                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-        connection.close()
-
+class TestSQLiteLedger(InSQLite, LedgerContract):
     def test_the_file_is_its_owners_and_every_commit_is_on_disk(self):
         ledger = self.make()
         answer(ledger, top())

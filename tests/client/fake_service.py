@@ -26,6 +26,7 @@ from sfumato.records import (
     Charges,
     Estimate,
     Receipt,
+    Report,
     Standing,
     TableRow,
     Tables,
@@ -53,6 +54,34 @@ ANSWER = Answer(
     True,
     RECEIPT,
     ("groups below a noisy threshold are absent",),
+)
+REPORT = Report(
+    {"start": "timestamp", "end": "timestamp", "job_title": "text", "impressions": "integer", "clicks": "integer"},
+    [
+        {
+            "start": datetime(2026, 10, 25, 0),
+            "end": datetime(2026, 10, 25, 3),
+            "job_title": "nurse",
+            "impressions": 41,
+            "clicks": None,
+        }
+    ],
+    False,
+    Receipt(
+        mechanism="canonical_laplace",
+        unit="event",
+        charge=Charge(),
+        left=Charge(2979, 29),
+        resets=date(2026, 12, 1),
+        error95={"impressions": 6, "clicks": 6},
+        data_version="seal 1",
+        digest=DIGEST,
+        repeat=True,
+        guarantee={"epsilon": 45.0, "unit": "event"},
+    ),
+    ("counts below 3 are not shown",),
+    options=("actions",),
+    zone="Europe/Berlin",
 )
 ESTIMATE = Estimate("known_gumbel", Charge(1), Charge(Fraction(3, 2), 1), {"members": 27}, Charge(10, 1), 4)
 BUDGET = BudgetReport(
@@ -126,19 +155,20 @@ class Scripted:
         return [request.headers.get("idempotency-key") for request in self.requests]
 
 
-def sync_call(service: Scripted, method: str, *given: Any, **options: Any) -> Any:
+def sync_call(service: Scripted, method: str, *given: Any, named: Any = None, **options: Any) -> Any:
+    """`named` are the keywords of the method, `options` those of the client."""
     with Client(URL, KEY, transport=httpx2.MockTransport(service), sleep=service.waits.append, **options) as client:
-        return getattr(client, method)(*given)
+        return getattr(client, method)(*given, **(named or {}))
 
 
-def async_call(service: Scripted, method: str, *given: Any, **options: Any) -> Any:
+def async_call(service: Scripted, method: str, *given: Any, named: Any = None, **options: Any) -> Any:
     async def slept(seconds: float) -> None:
         service.waits.append(seconds)
 
     async def called() -> Any:
         transport = httpx2.MockTransport(service)
         async with AsyncClient(URL, KEY, transport=transport, sleep=slept, **options) as client:
-            return await getattr(client, method)(*given)
+            return await getattr(client, method)(*given, **(named or {}))
 
     return asyncio.run(called())
 

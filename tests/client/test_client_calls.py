@@ -18,6 +18,7 @@ from fake_service import (
     DIGEST,
     ESTIMATE,
     KEY,
+    REPORT,
     SQL,
     TABLES,
     URL,
@@ -50,7 +51,9 @@ from sfumato.records import Answer, BudgetReport, Charges, Estimate, Standing, T
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 
 
-@pytest.mark.parametrize("record", [ANSWER, ESTIMATE, BUDGET, CHARGES, TABLES], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "record", [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, TABLES], ids=lambda each: type(each).__name__
+)
 def test_records_are_read_back_from_their_serial_form(record):
     assert type(record).from_dict(record.to_dict()) == record
 
@@ -109,7 +112,7 @@ def test_both_clients_have_the_same_calls_and_those_of_a_session():
         }
 
     assert public(sf.Client) == public(sf.AsyncClient)
-    for name in ("ask", "estimate", "budget", "charges", "tables"):
+    for name in ("ask", "report", "estimate", "budget", "charges", "tables"):
         asked = [*inspect.signature(getattr(sf.Session, name)).parameters]
         assert [each for each in asked if each not in ("analyst", "call")] == public(sf.Client)[name]
 
@@ -317,9 +320,10 @@ def test_the_client_carries_no_engine():
     code = f"""
 import sys, httpx2
 import sfumato, sfumato.client, sfumato.client.dbapi
-answer = {ANSWER.to_dict()!r}
+answer = {{**{ANSWER.to_dict()!r}, 'options': [], 'zone': 'UTC'}}
 transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=answer))
 with sfumato.Client({URL!r}, "k", transport=transport) as client:
+    client.report("ads", statistics="clicks", start="2026-10-01", end="2026-11-01")
     client.ask({SQL!r}), client.ask({{"type": "top_k", "where": {{"region": {{"emea"}}}}}})
     try:
         client.ask(7)

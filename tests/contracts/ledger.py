@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -23,13 +24,18 @@ from sfumato.budget import Account, Ask, Call, Called, Held, Ledger, Revealed, S
 from sfumato.budget.books import Balance, Books, Row
 from sfumato.budget.fence import Fence, Mark
 from sfumato.budget.migrations import LATEST, migrate
+from sfumato.budget.postgres import PostgresStore
+from sfumato.budget.sqlite import SQLiteStore
 from sfumato.budget.store import Store
 from sfumato.config import Budget, LedgerSettings
 from sfumato.errors import BudgetExhausted, ConfigError, Conflict, InvalidArgument, LedgerFailed
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 
-TABLES = ("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "calls")
+TABLES = (
+    *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "calls"),
+    *("places", "seals", "cells", "domains"),
+)
 PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOVEMBER, DECEMBER = NOW, datetime(2026, 12, 3, tzinfo=UTC)
@@ -218,7 +224,7 @@ with open_ledger(LedgerSettings(url, Path(fence)), Path(folder)) as ledger:
 """
 
 
-class LedgerContract:
+class LedgerPlace:
     """`place` puts `settings`, whose fence is outside `folder`, and `folder` on the test; the rest follows."""
 
     settings: LedgerSettings
@@ -263,6 +269,69 @@ class LedgerContract:
         for table, rows in copy.items():
             self.raw(f"DELETE FROM {table}")
             self.fill(table, rows)
+
+    def recover(self, ledger: Ledger, now: datetime = NOW) -> list[Row]:
+        return ledger.recover([ANNA, BOB, ACME], now)
+
+
+class InSQLite(LedgerPlace):
+    """A ledger in an SQLite file."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "ledger"
+        self.folder.mkdir()
+        self.file = self.folder / "books.db"
+        self.settings = LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence")
+
+    def store(self) -> Store:
+        return SQLiteStore(self.file)
+
+    def raw(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.file, isolation_level=None)
+        try:
+            return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
+
+    def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        connection = sqlite3.connect(self.file)
+        with connection:
+            for row in rows:
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        connection.close()
+
+
+class InPostgres(LedgerPlace):
+    """A ledger in the PostgreSQL database of the module's `shared_url`."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path, shared_url: str) -> None:
+        self.folder = tmp_path
+        self.settings = LedgerSettings(shared_url, tmp_path / "elsewhere" / "fence")
+        self.raw("DROP SCHEMA IF EXISTS sfumato CASCADE")
+
+    def store(self) -> Store:
+        return PostgresStore(self.settings.url)
+
+    def connected(self) -> Any:
+        import psycopg
+
+        return psycopg.connect(self.settings.url, options="-c search_path=sfumato")
+
+    def raw(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.connected() as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        with self.connected() as connection:
+            for row in rows:
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+
+
+class LedgerContract(LedgerPlace):
+    """What a ledger keeps, in any place."""
 
     def nonce(self, atom: str) -> str:
         return self.raw(f"SELECT nonce FROM atoms WHERE atom = '{atom}'")[0][0]
@@ -687,6 +756,21 @@ class LedgerContract:
         answer(ledger, replace(top(), call=Call.of("key", b"body")))
         assert ledger.called(ANNA.name, Call.of("key", b"body")) == Called(top().digest, free=True)
 
+    @pytest.mark.parametrize("payer", [0, 1, 2])
+    def test_of_calls_that_wait_for_one_answer_one_pays(self, payer):
+        ledger, calls = self.make(), [Call.of(f"key {number}", b"body") for number in range(3)]
+        for call in calls:
+            reserve(ledger, replace(top(), call=call))
+        assert settle(ledger, replace(top(), call=calls[payer])).charge == Charge(5, 1)
+        assert [ledger.called(ANNA.name, call).free for call in calls] == [number != payer for number in range(3)]
+
+    def test_of_calls_that_were_left_behind_the_first_has_paid(self):
+        ledger, calls = self.make(), [Call.of(f"key {number}", b"body") for number in range(3)]
+        for call in calls:
+            reserve(ledger, replace(top(), call=call))
+        assert answer(ledger, top()).charge == Charge(5, 1)  # finished, on nobody's call
+        assert [ledger.called(ANNA.name, call).free for call in calls] == [False, True, True]
+
     def test_neither_keys_nor_bodies_of_calls_are_stored(self):
         ledger = self.make()
         answer(ledger, replace(top(), call=Call.of("a-key-of-mine", b"a-body-of-mine")))
@@ -1087,9 +1171,6 @@ class LedgerContract:
         assert spent(ledger) == Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
 
     # -- recover --
-
-    def recover(self, ledger: Ledger, now: datetime = NOW) -> list[Row]:
-        return ledger.recover([ANNA, BOB, ACME], now)
 
     def test_recovering_a_healthy_ledger_does_nothing(self):
         ledger = self.busy()

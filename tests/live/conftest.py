@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "answers"))  # for `worlds`, if only this folder is run
+sys.path.append(str(Path(__file__).parents[1] / "service"))  # and for `advertised`
 
 from servers import Server, start
 

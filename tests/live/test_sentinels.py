@@ -36,6 +36,8 @@ TRACES = {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_SCHEDULE_DELAY": "200"}
 PEOPLE = 418_273
 RARE = 'zanzibar§quetzal "9f3a"'
 TITLE = "lighthouse-keeper-of-eddystone"
+EVENTS, OTHERS_EVENTS = 517_349, 286_413
+OTHERS_CAMPAIGN = "campaign-of-a-rival-é-0b7e"
 CELL = "cell-that-is-no-number-5d1c"
 MEMBER = 8_417_263_549_017
 
@@ -52,7 +54,42 @@ CREATE TABLE raw AS SELECT
     DATE '2026-11-01' + (person % 14)::INTEGER AS day, (person % 9)::VARCHAR AS n
 FROM range({PEOPLE - 1}) AS people (person);
 INSERT INTO raw VALUES ({MEMBER}, $${RARE}$$, '{TITLE}', 'emea', 'emea', DATE '2026-11-01', '{CELL}');
+CREATE TABLE events AS
+SELECT event AS member_id, 'acme' AS account, 'spring' AS campaign, DATE '2026-11-02' AS day, 1 AS n
+FROM range({EVENTS}) AS events (event)
+UNION ALL SELECT event, 'globex', '{OTHERS_CAMPAIGN}', DATE '2026-11-02', 1
+FROM range({OTHERS_EVENTS}) AS events (event)
+UNION ALL SELECT {MEMBER}, '{RARE.replace("'", "''")}', 'x', DATE '2026-11-02', 1;
+CREATE TABLE campaigns AS SELECT DISTINCT account, campaign FROM events;
 CREATE VIEW engagements AS SELECT * REPLACE (CAST(n AS INTEGER) AS n) FROM raw
+"""
+
+# With so much noise a shown number is the true one less than once in 100,000 runs.
+REPORTS = """
+[tables.events]
+engine = "local"
+source = "events"
+privacy_unit = "member_id"
+[reports.ads]
+table = "events"
+time = "day"
+levels = ["day", "month"]
+entities = { levels = ["account", "campaign"], table = "campaigns" }
+epsilon = 0.000001
+[reports.ads.attributes]
+n = { domain = [1, 2] }
+[reports.ads.statistics]
+events = { count = "rows" }
+[reports.broken]
+table = "engagements"
+time = "day"
+levels = ["day", "month"]
+epsilon = 1
+[reports.broken.statistics]
+events = { count = "rows", where = { n = { ge = 0 } } }
+[analysts.tina]
+budget = "partner"
+entities = { account = ["acme"] }
 """
 
 # An error that nobody expected and libraries that log, with a person's values in their words.
@@ -262,7 +299,30 @@ def questions() -> Iterator[tuple[Any, dict[str, str]]]:
     yield {"type": "histogram", "table": "engagements", "by": "region", "measure": "visits"}, {}
 
 
+def reports() -> Iterator[dict[str, Any]]:
+    """What is shown, what is another's or nobody's, what is refused, and what the engine fails at."""
+    range_ = {"report": "ads", "statistics": "events", "start": "2026-11-01", "end": "2026-11-08"}
+    for more in ({}, {"granularity": "day"}, {"attribute": "n", "top": 2}, {"options": ["tree", "totals", "monotone"]}):
+        yield {**range_, "entity": {"account": "acme"}, **more}
+    for entity in ({"account": "globex"}, {"account": LITERAL}, {"campaign": LITERAL}, {"campaign": NUMBER}):
+        yield {**range_, "entity": entity}
+    for change in ({"statistics": LITERAL}, {"attribute": LITERAL}, {"start": LITERAL}, {"options": [LITERAL]}):
+        yield {**range_, "entity": {"account": "acme"}, **change}
+    yield {**range_, "entity": {LITERAL: "acme"}}
+    yield {**range_, LITERAL: NUMBER}
+    yield {**range_, "report": "broken"}
+    yield {**range_, "report": "broken"}
+
+
+def drive_reports(traffic: Traffic) -> None:
+    for question in reports():
+        for who in ("tina", "anna", "auditor"):
+            body = json.dumps(question).encode()
+            traffic.call("POST", "/v1/reports", who, body, **{"Idempotency-Key": ONCE})
+
+
 def drive(traffic: Traffic) -> None:
+    drive_reports(traffic)
     for question, headers in questions():
         traffic.ask(question, **headers)
     traffic.ask(TOP.format(where="", k=20), "olga")
@@ -291,6 +351,7 @@ def malformed(traffic: Traffic) -> None:
         b"\0" * 50,
     ):
         traffic.call("POST", "/v1/answers", content=body)
+        traffic.call("POST", "/v1/reports", content=body)
         traffic.call("POST", "/v1/estimates", content=body, who="nobody")
     for path in (f"/{PATH}", f"/v1/{PATH}", f"/problems/{PATH}", f"/docs/{PATH}", f"/v1/answers/{PATH}/{PATH}"):
         traffic.call("GET", path)
@@ -329,6 +390,7 @@ def make_world(folder: Path, ledger: str) -> World:
     world.database.unlink()
     with duckdb.connect(str(world.database)) as connection:
         connection.execute(_ROWS)
+    world.path.write_text(world.path.read_text() + REPORTS)
     key = world.folder / "noise.key"
     key.write_bytes(os.urandom(32))
     return world
@@ -352,7 +414,7 @@ def left_hanging(traffic: Traffic) -> threading.Thread:
 def test_nothing_that_is_secret_leaves(tmp_path, request, serve, store):
     several = store == "postgresql"
     world = make_world(tmp_path / "world", request.getfixturevalue("postgres_url") if several else "sqlite:ledger.db")
-    keys = {"anna": new_key(world), "olga": new_key(world, "olga")}
+    keys = {"anna": new_key(world), "olga": new_key(world, "olga"), "tina": new_key(world, "tina")}
     keys |= {role: new_key(world, "ben", role) for role in ("auditor", "owner")}
     given, start = Given(), partial(serve, world, "--log-level", "debug", env=TRACES)
     servers = several_workers(start, world, keys, given) if several else one_process(start, world, keys, given)
@@ -368,7 +430,9 @@ def test_nothing_that_is_secret_leaves(tmp_path, request, serve, store):
         text("a cell", CELL),
         number("a member", MEMBER),
     ]
-    never += [number("a true count", PEOPLE), secret("the noise key", noise), text("an idempotency key", ONCE)]
+    never += [number("the events of an account", EVENTS), number("those of another", OTHERS_EVENTS)]
+    never += [text("another's campaign", OTHERS_CAMPAIGN), number("a true count", PEOPLE)]
+    never += [secret("the noise key", noise), text("an idempotency key", ONCE)]
     never += [text(f"the key of {who}", key) for who, key in keys.items()]
     never += [secret(f"the bits of the key of {who}", bits(key)) for who, key in keys.items()]
     hers = [text("a literal", LITERAL), number("a number", NUMBER), text("a path", PATH), text("an agent", AGENT)]
@@ -422,9 +486,11 @@ def reached(servers: list[Server], given: Given, *, several: bool) -> None:
     assert any(
         LITERAL.encode() in body or json.dumps(LITERAL)[1:-1].encode() in body for _, _, _, body in given.replies
     )
+    shown = [json.loads(body) for _, status, _, body in given.replies if status == 200 and b'"guarantee"' in body]
+    assert any(row["events"] > 0 for each in shown for row in each["rows"])
     for server in servers:
         lines = server.lines()
-        assert any(line.get("route") == "/v1/answers" for line in lines)
+        assert {"/v1/answers", "/v1/reports"} <= {line.get("route") for line in lines}
         assert b'"http.route": "/v1/answers"' in server.out.read_bytes()
     last = servers[-1].lines()
     assert several or any("RuntimeError at" in line.get("error", "") for line in last)

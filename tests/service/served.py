@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import anyio
 import jsonschema
+from advertised import BY_DAY, new_ads
 from anyio.from_thread import BlockingPortal
 from worlds import NOW, World, new_world
 
@@ -98,6 +99,9 @@ class Served:
     def ask(self, key: str, question: Any = TOP, **options: Any) -> Reply:
         return self.call("POST", "/v1/answers", key=key, json=question, **options)
 
+    def report(self, key: str, question: Any = BY_DAY, **options: Any) -> Reply:
+        return self.call("POST", "/v1/reports", key=key, json=question, **options)
+
     def get(self, path: str, key: str | None = None, **headers: str) -> Reply:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.call("GET", path, key=key, headers=named)
@@ -135,9 +139,16 @@ class Served:
 
 
 def new_served(
-    folder: Path, portal: BlockingPortal, *, service: Mapping[str, Any] = SERVICE, now: datetime = NOW, **config: Any
+    folder: Path,
+    portal: BlockingPortal,
+    *,
+    service: Mapping[str, Any] = SERVICE,
+    now: datetime = NOW,
+    ads: bool = False,
+    **config: Any,
 ) -> Served:
-    world = new_world(folder, **config)
+    """A service over a new world; with `ads` it has reports."""
+    world = (new_ads if ads else new_world)(folder, **config)
     settings = "".join(f"{name} = {value}\n" for name, value in service.items())
     world.path.write_text(world.path.read_text() + PEOPLE + "[service]\n" + settings)
     return Served(world, portal, Clock(now))

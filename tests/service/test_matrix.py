@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from advertised import BY_DAY
 from anyio.from_thread import BlockingPortal
 from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, new_served
 
@@ -33,6 +34,12 @@ CALLERS: dict[str, tuple[str, frozenset[str]]] = {
     "omar, the owner": ("omar", OWNER),
     "axel, the auditor": ("axel", AUDITOR),
     "axel as analyst": ("axel", ANALYST),
+    "tina, of the account acme": ("tina", ANALYST),
+    "tina as owner": ("tina", OWNER),
+    "tina as auditor": ("tina", AUDITOR),
+    "carl, of the campaign launch": ("carl", ANALYST),
+    "nora, of nothing": ("nora", ANALYST),
+    "olaf, owner, of the account globex": ("olaf", OWNER),
     "revoked": ("", NOBODY),
     "revoked owner": ("", NOBODY),
     "expired": ("", NOBODY),
@@ -51,6 +58,16 @@ CALLERS: dict[str, tuple[str, frozenset[str]]] = {
     "owner who left the configuration": ("", NOBODY),
 }
 
+# Whose entities; everybody else may see them all.
+EVERYTHING = frozenset(("acme", "globex", "launch"))
+HERS = {
+    "tina": frozenset(("acme",)),
+    "carl": frozenset(("launch",)),
+    "nora": frozenset[str](),
+    "olaf": frozenset(("globex", "launch")),
+}
+COLUMNS = {"report": "clicks", "statistics": "clicks", "start": "2026-10-01", "end": "2026-11-01"}
+
 # Calls by what they need. {anna}, {ben}, {omar} are digests of answers that these were given; {anna-cursor} likewise.
 CALLS: dict[str, tuple[str, str, Any]] = {
     "POST /v1/answers top": ("ask", "anyone", TOP),
@@ -58,6 +75,32 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "POST /v1/answers listing": ("ask", "anyone", LISTING),
     "POST /v1/answers refused": ("ask", "refused", {**TOP, "by": "x"}),
     "POST /v1/answers bad": ("ask", "bad", []),
+    "POST /v1/reports acme": ("ask", "of acme", {**BY_DAY, "entity": {"account": "acme"}}),
+    "POST /v1/reports spring": ("ask", "of acme", {**BY_DAY, "entity": {"campaign": "spring"}}),
+    "POST /v1/reports s1": ("ask", "of acme", {**BY_DAY, "entity": {"creative": "s1"}}),
+    "POST /v1/reports acme/spring": ("ask", "of acme", {**BY_DAY, "entity": {"campaign": "spring", "account": "acme"}}),
+    "POST /v1/reports globex": ("ask", "of globex", {**BY_DAY, "entity": {"account": "globex"}}),
+    "POST /v1/reports launch": ("ask", "of launch", {**BY_DAY, "entity": {"campaign": "launch"}}),
+    "POST /v1/reports l2": ("ask", "of launch", {**BY_DAY, "entity": {"creative": "l2"}}),
+    "POST /v1/reports globex/autumn": (
+        "ask",
+        "of globex",
+        {**BY_DAY, "entity": {"account": "globex", "campaign": "autumn"}},
+    ),
+    "POST /v1/reports acme/launch": ("ask", "nobody", {**BY_DAY, "entity": {"account": "acme", "campaign": "launch"}}),
+    "POST /v1/reports unknown": ("ask", "nobody", {**BY_DAY, "entity": {"account": "initech"}}),
+    "POST /v1/reports unknown below": ("ask", "nobody", {**BY_DAY, "entity": {"creative": "acme"}}),
+    "POST /v1/reports empty": ("ask", "nobody", {**BY_DAY, "entity": {"account": ""}}),
+    "POST /v1/reports columns acme": ("ask", "of acme", {**COLUMNS, "entity": {"account": "acme"}}),
+    "POST /v1/reports columns globex": ("ask", "of globex", {**COLUMNS, "entity": {"account": "globex"}}),
+    "POST /v1/reports columns launch": (
+        "ask",
+        "of launch",
+        {**COLUMNS, "entity": {"account": "globex", "campaign": "launch"}},
+    ),
+    "POST /v1/reports refused": ("ask", "refused", {**BY_DAY, "statistics": "clik"}),
+    "POST /v1/reports foreign and refused": ("ask", "refused", {**BY_DAY, "entity": {"acount": "globex"}}),
+    "POST /v1/reports bad": ("ask", "bad", []),
     "POST /v1/estimates top": ("price", "anyone", TOP),
     "POST /v1/estimates refused": ("price", "refused", {**TOP, "by": "x"}),
     "GET /v1/answers/{anna}": ("look", "anna", None),
@@ -89,6 +132,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
 }
 PATHS = ("/v1/answers", "/v1/estimates", "/v1/answers/{anna}", "/v1/budget", "/v1/budget/charges", "/v1/tables")
 PATHS += ("/v1/admin/usage",)
+PATHS += ("/v1/reports",)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
 
@@ -104,6 +148,8 @@ def expected(caller: str, call: str) -> int:
         return 404
     if owner in ("refused", "bad"):
         return 422 if owner == "refused" else 400
+    if owner.startswith("of "):
+        return 200 if owner.removeprefix("of ") in HERS.get(whose, EVERYTHING) else 404
     return 200 if owner in ("anyone", whose) else 404
 
 
@@ -123,7 +169,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Iterator[World]:
-    made = World(new_served(tmp_path_factory.mktemp("matrix") / "world", portal))
+    made = World(new_served(tmp_path_factory.mktemp("matrix") / "world", portal, ads=True))
     with made.served.session:
         _questions(made)
         _callers(made)
@@ -165,6 +211,12 @@ def _callers(world: World) -> None:
         "omar, the owner": served.key("omar"),
         "axel, the auditor": served.key("axel"),
         "axel as analyst": served.key("axel", role="analyst"),
+        "tina, of the account acme": served.key("tina"),
+        "tina as owner": served.key("tina", role="owner"),
+        "tina as auditor": served.key("tina", role="auditor"),
+        "carl, of the campaign launch": served.key("carl"),
+        "nora, of nothing": served.key("nora"),
+        "olaf, owner, of the account globex": served.key("olaf"),
         "revoked": _revoked(served, "anna"),
         "revoked owner": _revoked(served, "omar"),
         "expired": served.key(expires=soon),
@@ -225,6 +277,8 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
     if bare == "/v1/budget/charges":
         own = session.charges(whose, rows=10_000).to_dict()["rows"]
         assert all(row in own for row in reply.json["rows"])
+    if bare == "/v1/reports":
+        assert reply.json["receipt"]["left"] == session.budget(whose).accounts[0].left.to_dict()
     if bare.startswith("/v1/answers/"):
         assert reply.body == world.bodies[whose]
 
@@ -234,7 +288,7 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_methods(world: World, caller: str, path: str, method: str) -> None:
     """Another method is refused whoever asks, in the same bytes."""
-    if method == ("POST" if path in ("/v1/answers", "/v1/estimates") else "GET"):
+    if method == ("POST" if path in ("/v1/answers", "/v1/estimates", "/v1/reports") else "GET"):
         return
     reply = world.send(caller, method, path, TOP)
     assert reply.status == 405

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 from anyio.from_thread import BlockingPortal
-from served import Clock, Served, check_schema, document, template
+from served import Clock, Served, check_schema, document, new_served, template
 from worlds import NOW, World
 
 from sfumato.demo import prepare
 from sfumato.problems import KINDS, PLACE
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, Tables
-from sfumato.service.documents import EXAMPLES, QUESTIONS, SCHEMAS
+from sfumato.records import Answer, BudgetReport, Charges, Estimate, Report, Tables
+from sfumato.service.documents import EXAMPLES, QUESTIONS, REPORT_QUESTIONS, SCHEMAS
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +32,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> It
     folder = tmp_path_factory.mktemp("demo")
     assert prepare(folder, 20_000) == folder / "sfumato.toml"
     served = Served(World(folder, "sqlite:books/ledger.db"), portal, Clock(NOW))
+    with served.session:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def ads(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Iterator[Served]:
+    """Advertisements, and reports on them."""
+    served = new_served(tmp_path_factory.mktemp("ads") / "world", portal, ads=True)
     with served.session:
         yield served
 
@@ -68,7 +76,7 @@ class TestValid:
 
     def test_operations_have_names_and_words(self) -> None:
         names = [operation["operationId"] for _, _, operation in (param.values for param in OPERATIONS)]
-        assert len(names) == len(set(names)) == 10
+        assert len(names) == len(set(names)) == 11
         for _, _, operation in (param.values for param in OPERATIONS):
             assert operation["summary"]
             assert operation["description"]
@@ -110,6 +118,29 @@ class TestExamples:
         assert (estimate.status, answer.status) == (200, 200)
         assert answer.json["rows"]
 
+    @pytest.mark.parametrize("name", REPORT_QUESTIONS)
+    @pytest.mark.parametrize("analyst", ["anna", "tina"])
+    def test_every_report_is_given(self, ads: Served, name: str, analyst: str) -> None:
+        question = REPORT_QUESTIONS[name]["value"]
+        check_schema({"$ref": "#/components/schemas/ReportQuestion"}, question)
+        assert REPORT_QUESTIONS[name]["summary"]
+        reply = ads.report(ads.key(analyst), question)
+        assert reply.status == 200
+        assert reply.json["rows"]
+
+    def test_the_report_looks_like_a_real_one(self, ads: Served) -> None:
+        key, question = ads.key(), REPORT_QUESTIONS["top_titles"]["value"]
+        ads.report(key, question)
+        real, example = ads.report(key, question).json, EXAMPLES["Report"]
+        assert real.keys() == example.keys()
+        assert real["receipt"].keys() == example["receipt"].keys()
+        for name in ("columns", "stopped", "notes", "options", "zone"):
+            assert real[name] == example[name]
+        for name in real["receipt"].keys() - {"left", "digest"}:
+            assert real["receipt"][name] == example["receipt"][name], name
+        assert real["rows"][0].keys() == example["rows"][0].keys()
+        assert real["rows"][0]["start"] == example["rows"][0]["start"]
+
     @pytest.mark.parametrize("example", SCHEMAS["Where"]["examples"])
     def test_every_filter_is_taken(self, demo: Served, example: dict[str, Any]) -> None:
         question = {"type": "total", "table": "engagements", "measure": "members", "where": example}
@@ -119,7 +150,7 @@ class TestExamples:
     def test_every_reply_fits_its_schema(self, name: str) -> None:
         check_schema({"$ref": f"#/components/schemas/{name}"}, EXAMPLES[name])
 
-    @pytest.mark.parametrize("kind", [Answer, BudgetReport, Charges, Estimate, Tables])
+    @pytest.mark.parametrize("kind", [Answer, BudgetReport, Charges, Estimate, Report, Tables])
     def test_the_sdk_reads_every_reply(self, kind: Any) -> None:
         example = EXAMPLES["Budget" if kind is BudgetReport else kind.__name__]
         assert kind.from_dict(example).to_dict() == example
@@ -178,6 +209,16 @@ class TestStrict:
             ("Question", {"type": "top_k", "table": "t", "by": [], "measure": "m"}),
             ("Question", {"type": "top_k", "table": "t", "by": "c", "measure": "m", "k": 0}),
             ("Question", {"type": "total", "table": "t", "by": "c", "measure": "m"}),
+            ("ReportQuestion", {}),
+            ("ReportQuestion", {"statistics": "clicks", "start": "2026-10-01"}),
+            ("ReportQuestion", {"statistics": [], "start": "2026-10-01", "end": "2026-11-01"}),
+            ("ReportQuestion", {"statistics": "clicks", "start": 1, "end": "2026-11-01"}),
+            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "top": 0}),
+            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "options": ["smooth"]}),
+            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "entity": {"account": 1.5}}),
+            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "entities": {}}),
+            ("Guarantee", {"epsilon": 0, "unit": "event"}),
+            ("Guarantee", {"epsilon": 1, "unit": "row"}),
             ("Charge", {"information": 1, "calls": "1"}),
             ("Charge", {"information": "1.5", "calls": "1"}),
             ("Charge", {"information": "1/0", "calls": "1"}),

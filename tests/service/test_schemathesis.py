@@ -38,6 +38,9 @@ PLAN = (
     ("ask", POSITIVE, True, 4, 500, 0.5),
     ("ask", POSITIVE, False, 2, 600, 0.0),
     ("ask", NEGATIVE, False, 2, 400, 0.0),
+    ("report", POSITIVE, True, 2, 200, 0.5),
+    ("report", POSITIVE, False, 1, 600, 0.0),
+    ("report", NEGATIVE, False, 1, 400, 0.0),
     ("estimate", POSITIVE, True, 2, 500, 0.5),
     ("estimate", POSITIVE, False, 1, 900, 0.0),
     ("estimate", NEGATIVE, False, 1, 400, 0.0),
@@ -62,7 +65,9 @@ def test_there_are_ten_thousand() -> None:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Iterator[Served]:
-    world = new_served(tmp_path_factory.mktemp("fuzzed") / "world", portal, mode="track", shared=(10**9, 10**9))
+    world = new_served(
+        tmp_path_factory.mktemp("fuzzed") / "world", portal, ads=True, mode="track", shared=(10**9, 10**9)
+    )
     with world.session:
         yield world
 
@@ -89,7 +94,7 @@ def test_fixed(served: Served, name: str) -> None:
 
 @pytest.mark.parametrize("key", [None, "", "x", "sfumato_" + "A" * 43])
 def test_without_a_key(served: Served, key: str | None) -> None:
-    for name in ("ask", "estimate", "recall", "budget", "charges", "tables", "usage"):
+    for name in ("ask", "report", "estimate", "recall", "budget", "charges", "tables", "usage"):
         assert set(calls(served, name, POSITIVE, cases=10, key=key)) == {401}
 
 
@@ -202,10 +207,44 @@ def described(served: Served, *, plain: bool) -> dict[str, Any]:
     for path in ("/v1/answers", "/v1/estimates"):
         content = {"schema": {"oneOf": kinds}}
         told["paths"][path]["post"]["requestBody"]["content"]["application/json"] = content
+    questions["HintedReport"] = _hinted_report(questions["ReportQuestion"])
+    content = {"schema": {"$ref": "#/components/schemas/HintedReport"}}
+    told["paths"]["/v1/reports"]["post"]["requestBody"]["content"]["application/json"] = content
     if plain:
+        del told["paths"]["/v1/reports"]["post"]["parameters"]
         del told["paths"]["/v1/answers"]["post"]["parameters"]
     _hint_parameters(told, _digests(served))
     return told
+
+
+def _hinted_report(question: dict[str, Any]) -> dict[str, Any]:
+    """Questions about what there is, most of which can be answered."""
+    made = copy.deepcopy(question)
+    entities = [{"account": {"enum": ["acme", "globex"]}}, {"campaign": {"enum": ["spring", "launch", "autumn", 7]}}]
+    entities += [{"creative": {"enum": ["s1", "s2", "l1", "é\0"]}}, entities[0] | entities[1]]
+    made["properties"] |= {
+        "report": {"const": "ads"},
+        "statistics": {
+            "type": "array",
+            "items": {"enum": ["impressions", "clicks", "conversions"]},
+            "minItems": 1,
+            "maxItems": 4,
+        },
+        "entity": {
+            "anyOf": [
+                {"type": "object", "properties": each, "required": [*each], "additionalProperties": False}
+                for each in entities
+            ]
+        },
+        "attribute": {"enum": ["job_title", "seniority", None]},
+        "start": {"type": "string", "pattern": "^2026-10-(29|30|31)(T(00|03|21):00)?$"},
+        "end": {"type": "string", "pattern": "^2026-11-(01|02|03|21)(T(00|06|18):00(:00)?)?$"},
+        "granularity": {"enum": ["all", "3h", "day", "month", "quarter", "year", None]},
+        "top": {"type": ["integer"], "minimum": 1, "maximum": 9},
+    }
+    made["required"] = ["report", "statistics", "entity", "start", "end"]
+    made["allOf"] = [{"if": {"required": ["top"]}, "then": {"required": ["attribute"]}}]
+    return made
 
 
 def _digests(served: Served) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget.books import Balance, Books, Row, beginning, chain
+from sfumato.budget.books import Balance, Books, Row, beginning, chain, digest_of, place_key
 
 _PAGE = 10_000
+_SEALINGS = 100  # journal rows whose cells are looked at together
 
 
 def sha256(text: str) -> str:
@@ -33,6 +34,9 @@ def differences(books: Books) -> Iterator[str]:
     yield from _wrong_balances(books, walk)
     yield from _wrong_holds(books)
     yield from _wrong_answers(books, walk)
+    yield from _unlike(books, "seals", "opened", "place, number, version, definition, nonce", walk.opened)
+    yield from _unlike(books, "cells", "stored", "place, number, domain, counts", walk.stored)
+    yield from _wrong_names(books)
 
 
 class _Walk:
@@ -44,6 +48,8 @@ class _Walk:
         self.paid: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.payloads: dict[str, str] = {}
         self.answers: dict[tuple[str, str], tuple[str, str]] = {}
+        self.opened: dict[int, str] = {}
+        self.stored: dict[int, str] = {}
 
     def step(self, row: Row, stored: str) -> bool:
         """Whether a row is the next one. Only then is it read: others may hold anything."""
@@ -58,6 +64,9 @@ class _Walk:
             self.paid[row.account, note["atom"]].update(note["steps"])
             self.payloads.setdefault(note["atom"], note["payload"])
             self.answers.setdefault((row.account, row.digest), (note["answer"], note.get("receipt", sha256(""))))
+        if row.kind == "seal":
+            note = json.loads(row.note)
+            (self.stored if "cells" in note else self.opened)[self.sequence] = note["sha256"]
         return True
 
 
@@ -95,3 +104,35 @@ def _wrong_answers(books: Books, walk: _Walk) -> Iterator[str]:
     for account, atom in sorted(stored.keys() | walk.paid.keys()):
         if set(filter(None, stored.get((account, atom), "").split("\n"))) != walk.paid[account, atom]:
             yield f"what {account} has paid for {atom} is not what its rows say"
+
+
+def _unlike(books: Books, table: str, written: str, columns: str, expected: Mapping[int, str]) -> Iterator[str]:
+    """Journal rows whose seals or cells are not those that were written with them. `written` is that row's number."""
+    found = {sequence for (sequence,) in books.run(f"SELECT DISTINCT {written} FROM {table}")}  # noqa: S608
+    select = f"SELECT {written}, {columns} FROM {table} WHERE {written} BETWEEN ? AND ?"  # noqa: S608
+    ordered = sorted(found | expected.keys())
+    for first in range(0, len(ordered), _SEALINGS):
+        page = ordered[first : first + _SEALINGS]
+        rows: dict[int, list[tuple[str | int, ...]]] = {sequence: [] for sequence in page}
+        for sequence, *row in books.run(select, page[0], page[-1]):
+            rows[sequence].append(tuple(row))
+        for sequence in page:
+            if digest_of(rows[sequence]) != expected.get(sequence):
+                yield f"the {table} of journal row {sequence} are not those that were written"
+
+
+def _wrong_names(books: Books) -> Iterator[str]:
+    """Places and domains that are not what they are stored under, that are missing, or that nothing needs."""
+    fields = "report, statistic, entity, attribute, level, since, until"
+    names = ("report", "statistic", "entity", "attribute", "level", "start", "end")
+    places = books.run(f"SELECT place, {fields} FROM places")  # noqa: S608
+    domains = books.run("SELECT digest, listed FROM domains")
+    wrong = {place for place, *texts in places if place_key(**dict(zip(names, texts, strict=True))) != place}
+    wrong |= {digest for digest, listed in domains if sha256(listed) != digest}
+    for table, kept, used in (
+        ("place", places, "SELECT DISTINCT place FROM seals"),
+        ("domain", domains, "SELECT DISTINCT domain FROM cells"),
+    ):
+        stored, needed = {name for name, *_ in kept}, {name for (name,) in books.run(used)}
+        for name in sorted((stored ^ needed) | (stored & wrong)):
+            yield f"the {table} {name} of a report is not what was sealed"

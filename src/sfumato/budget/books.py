@@ -1,7 +1,8 @@
 """The books inside one transaction: the journal, and the tables that follow from it.
 
 Every change of an amount goes through `Books.move`, which appends to the journal and adds to the balance: the sum of
-an account's rows is its balance, always.
+an account's rows is its balance, always. Rows that move no amount are appended: what reports have sealed, and where a
+restored copy was made safe.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
@@ -24,12 +25,17 @@ SPOILT = "the books hold something that no ledger has written; put the newest co
 
 MOST_CALLS = 100_000  # of an account, with an idempotency key, that are remembered
 
-Movement: TypeAlias = Literal["reserve", "settle", "keep", "grant", "recover"]
+REPORT = "report:"  # before a report's name, where an account's would be
+
+Movement: TypeAlias = Literal["reserve", "settle", "keep", "grant", "recover", "seal", "restore"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One movement of one account: what it adds to what is reserved, spent and granted in a period."""
+    """One movement of one account: what it adds to what is reserved, spent and granted in a period.
+
+    A "seal" and a "restore" move nothing; their account is a report's, or nobody's.
+    """
 
     at: str
     kind: Movement
@@ -124,17 +130,21 @@ class Books:
 
     def move(self, balance: Balance, row: Row) -> Balance:
         """Append a row and add it to its balance: the one way an amount changes."""
+        self.append(row)
+        balance += row
+        self._save(balance)
+        self._periods[row.account] = max(row.period, self.latest_period(row.account))
+        self._balances[row.account, row.period] = balance
+        return balance
+
+    def append(self, row: Row) -> None:
+        """The next row of the journal."""
         sequence = self.head.sequence + 1
         chained = chain(self.head.hash, sequence, row)
         marks = ", ".join("?" * 12)
         self.run(f"INSERT INTO journal (sequence, {_ROW}, hash) VALUES ({marks})", sequence, *row.texts(), chained)  # noqa: S608
         self.run("UPDATE ledger SET sequence = ?, head = ?", sequence, chained)
         self.head = replace(self.head, sequence=sequence, hash=chained)
-        balance += row
-        self._save(balance)
-        self._periods[row.account] = max(row.period, self.latest_period(row.account))
-        self._balances[row.account, row.period] = balance
-        return balance
 
     def _save(self, balance: Balance) -> None:
         amounts = [written(amount) for amount in (balance.reserved, balance.spent, balance.granted)]
@@ -174,12 +184,12 @@ class Books:
         return list(map(Row.of, found))
 
     def movements(self, analyst: str | None, *, before: int | None, rows: int) -> list[tuple[int, Row]]:
-        """The latest rows but reservations, of one analyst or of all, each with its number among just these.
+        """The latest that were charged or granted, to one analyst or to all, each with its number among just these.
 
         A place in the whole journal would tell an analyst how busy the others are.
         """
         which, whose = ("", ()) if analyst is None else ("AND analyst = ?", (analyst,))
-        of = f"FROM journal WHERE kind <> 'reserve' {which}"
+        of = f"FROM journal WHERE kind NOT IN ('reserve', 'seal', 'restore') {which}"
         end = before if before is not None else self.run(f"SELECT COUNT(*) {of}", *whose)[0][0] + 1
         first = max(end - rows, 1)
         page = f"SELECT {_ROW} {of} ORDER BY sequence LIMIT ? OFFSET ?"
@@ -255,6 +265,16 @@ class Books:
         )
         self.run("DELETE FROM calls WHERE account = ? AND number <= ?", account, latest + 1 - MOST_CALLS)
 
+    def pay_for_calls(self, account: str, digest: str, payer: str | None) -> None:
+        """Of all calls that wait for one answer, one has paid for it: this one, or else the first that came."""
+        if payer is None:
+            [(first,)] = self.run("SELECT MIN(number) FROM calls WHERE account = ? AND digest = ?", account, digest)
+            others, which = "number <> ?", first
+        else:
+            others, which = "key <> ?", payer
+        if which is not None:
+            self.run(f"UPDATE calls SET free = 1 WHERE account = ? AND digest = ? AND {others}", account, digest, which)  # noqa: S608
+
     def touch(self) -> None:
         """A change that changes nothing, which only books that can be written let happen."""
         self.run("UPDATE ledger SET version = version")
@@ -292,6 +312,19 @@ def beginning(identity: str) -> str:
 def chain(previous: str, sequence: int, row: Row) -> str:
     """The hash of a row, which covers all rows before it."""
     return hashlib.sha256(context(previous=previous, sequence=sequence, row=list(row.texts()))).hexdigest()
+
+
+def place_key(**fields: str) -> str:
+    """What a place of a report is stored under."""
+    return hashlib.sha256(context(**fields)).hexdigest()
+
+
+def digest_of(rows: Iterable[Sequence[str | int]]) -> str:
+    """The hash of rows of a table, in whichever order they come: what the journal says of them."""
+    hashed = hashlib.sha256()
+    for row in sorted(map(json.dumps, rows)):
+        hashed.update(row.encode() + b"\n")
+    return hashed.hexdigest()
 
 
 def written(amount: Charge) -> str:

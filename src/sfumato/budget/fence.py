@@ -50,7 +50,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a ledger had come. `totals` holds the latest period of every account that an answer has charged."""
+    """How far a ledger had come. `totals` holds the latest period of every account that an answer has charged.
+
+    A report debits nobody; its total is the highest version of any of its cells that have left, as a number of calls.
+    """
 
     ledger: str
     sequence: int

@@ -17,6 +17,8 @@ Invariants, which `verify` checks and the contract tests hold every store to:
 5. A period, once begun, does not come again: the clock may go back, the books do not.
 6. No answer leaves before the fence has seen its charge (`sfumato.budget.fence`).
 7. A call that carried an idempotency key begins one request, once: with another body the key is refused.
+8. A cell of a report is drawn once in a version and served from then on; no place has more versions than its policy
+   allows, also when a copy was restored (`sfumato.budget.seals`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from typing import Any, Self, TypeAlias
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.budget.audit import differences, sha256
-from sfumato.budget.books import Balance, Books, Hold, Movement, Part, Row
+from sfumato.budget.books import REPORT, Balance, Books, Hold, Movement, Part, Row
 from sfumato.budget.fence import UNWRITABLE, Fence, Mark, Total
 from sfumato.budget.migrations import LATEST, migrate
 from sfumato.budget.store import Run, Store
@@ -334,7 +336,7 @@ class Ledger:
         with self._books(self._store.writing) as books:
             balance = _balance(books, account, now)
             name = account.name
-            row = Row(_text(now), "grant", name, balance.period, _whose(name), granted=amount, note=reason)
+            row = Row(text_of(now), "grant", name, balance.period, _whose(name), granted=amount, note=reason)
             books.move(balance, row)
             return _standing(books, account, now)
 
@@ -387,11 +389,11 @@ class Ledger:
         return problems
 
     def recover(self, accounts: Sequence[Account], now: datetime) -> list[Row]:
-        """Make a restored copy safe to serve; the rows that this took, none where nothing is wrong.
+        """Make a restored copy safe to serve; what accounts had to pay for it, nothing where nothing is wrong.
 
         Spending is raised to the fence's totals; without a fence nothing is left until the next reset. Reservations
         are closed at their worst case, and atoms that are not stored get new nonces: their first draw may have been
-        seen by somebody, on rows that have changed since.
+        seen by somebody, on rows that have changed since. For the same reason the moment is written down for reports.
         """
         mark = self.fence.mark()
         with self._store.writing() as run:
@@ -407,10 +409,11 @@ class Ledger:
             prices = {account.name: _prices(account) for account in accounts}
             for name, target in _targets(books, known, accounts, now, began).items():
                 _raise(books, name, target, prices.get(name, ""), now)
+            books.append(_restored(known, now))
             totals = _mark(books, accounts, now)
             # Inside the transaction: if it fails after this, the fence is ahead and the ledger stays refused.
             self.fence.begin(totals if known is None else replace(known, sequence=0) | totals)
-            return books.journal(after=began)
+            return [row for row in books.journal(after=began) if row.kind != "restore"]
 
     def migrate(self) -> int:
         """Bring an older ledger to this version; how many steps that took."""
@@ -469,7 +472,7 @@ def _held(books: Books, ask: Ask, now: datetime) -> Hold:
 
     All accounts are checked before the first is written.
     """
-    names = ask.own.name, ask.digest, _text(now), ask.analyst, ask.atom, ask.epoch, ask.version
+    names = ask.own.name, ask.digest, text_of(now), ask.analyst, ask.atom, ask.epoch, ask.version
     begun = books.hold(ask.own.name, ask.digest)
     hold = begun or Hold(*names, dict(ask.request), ())
     paying = {part.account for part in hold.parts}
@@ -533,6 +536,8 @@ def _settle(books: Books, ask: Ask, hold: Hold, payload: str, reveal: Reveal, no
         told = note | {"steps": tokens} | ({"receipt": sha256(receipt)} if own else {})
         books.move(_found(books, part), replace(row, note=json.dumps(told)))
         books.pay(part.account, hold.atom, paid.union(tokens))
+    if before is None:
+        books.pay_for_calls(hold.account, hold.digest, None if ask.call is None else ask.call.key)
     books.store_answer(hold.account, hold.digest, body, receipt)
     books.end_hold(hold)
     return settled
@@ -606,14 +611,15 @@ def _targets(
     books: Books, known: Mark | None, accounts: Iterable[Account], now: datetime, began: int
 ) -> Mapping[str, Total]:
     """What every account must have spent after a recovery: what the fence saw; without one, all there is."""
-    if known is not None and known.sequence > began:
-        return known.totals
     if known is not None:
+        totals = {name: total for name, total in known.totals.items() if not name.startswith(REPORT)}
+        if known.sequence > began:
+            return totals
         # The copy has gone on by itself: what it spent comes on top of what the fence saw.
-        found = {name: books.balance(name, total.period) for name, total in known.totals.items()}
+        found = {name: books.balance(name, total.period) for name, total in totals.items()}
         return {
             name: Total(total.period, total.spent + (balance.spent if (balance := found[name]) else NOTHING))
-            for name, total in known.totals.items()
+            for name, total in totals.items()
         }
     balances = {account: _balance(books, account, now) for account in accounts}
     return {
@@ -626,8 +632,21 @@ def _raise(books: Books, name: str, target: Total, prices: str, now: datetime) -
     balance = books.balance(name, target.period) or Balance(name, target.period, prices)
     missing = (Total(target.period, balance.spent) | target).spent - balance.spent
     if missing:
-        row = Row(_text(now), "recover", name, target.period, _whose(name), spent=missing, note="restored copy")
+        row = Row(text_of(now), "recover", name, target.period, _whose(name), spent=missing, note="restored copy")
         books.move(balance, row)
+
+
+def _restored(known: Mark | None, now: datetime) -> Row:
+    """The mark of a recovery: from here on, what is not in the books may have left; and each report's versions.
+
+    Without a fence nobody knows those, and there may have been any number.
+    """
+    versions = known and {
+        name.removeprefix(REPORT): int(total.spent.calls)
+        for name, total in known.totals.items()
+        if name.startswith(REPORT)
+    }
+    return Row(text_of(now), "restore", "", "", note=json.dumps({"versions": versions}))
 
 
 def _row(
@@ -640,7 +659,7 @@ def _row(
     spent: Charge = NOTHING,
     note: str = "",
 ) -> Row:
-    return Row(_text(now), kind, part.account, part.period, hold.analyst, hold.digest, reserved, spent, NOTHING, note)
+    return Row(text_of(now), kind, part.account, part.period, hold.analyst, hold.digest, reserved, spent, NOTHING, note)
 
 
 def _found(books: Books, part: Part) -> Balance:
@@ -707,5 +726,5 @@ def _whose(account: str) -> str:
     return account.removeprefix(OWN) if account.startswith(OWN) else ""
 
 
-def _text(now: datetime) -> str:
+def text_of(now: datetime) -> str:
     return now.astimezone(UTC).isoformat(timespec="microseconds")

@@ -13,6 +13,7 @@ from sfumato.cli.budget import budget
 from sfumato.cli.keys import keys
 from sfumato.cli.policy import policy
 from sfumato.cli.release import release
+from sfumato.cli.report import report
 from sfumato.cli.serving import serve
 from sfumato.cli.starting import demo, init
 from sfumato.cli.telling import Commands
@@ -37,5 +38,5 @@ def main() -> None:
     """
 
 
-for command in (demo, init, serve, ask, estimate, budget, keys, policy, release):
+for command in (demo, init, serve, ask, estimate, report, budget, keys, policy, release):
     main.add_command(command)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from sfumato.catalog import Catalog
     from sfumato.config import Config
     from sfumato.explain import Bound, Explanation, Promise
     from sfumato.query.policy import Column, Policy, TablePolicy
+    from sfumato.query.reports import Guarantee
 
 
 _NO_TABLES = "there is no [tables.NAME] in the file, so that nothing can be asked; `sfumato init` writes one"
@@ -41,25 +43,46 @@ def check(as_json: bool, config: str) -> None:
       sfumato policy check --config sfumato.toml
     """
     from sfumato.catalog import Catalog
+    from sfumato.reporting.policies import report_problems
 
     settings = read(config)
     catalog = Catalog(settings)
     try:
         problems = list(catalog.problems()) if settings.tables else [ConfigError("tables", _NO_TABLES)]
+        problems += report_problems(settings, catalog)
         tables: Mapping[str, Any] = {}
+        reports: list[dict[str, Any]] = []
         if not problems:
             try:
                 found = catalog.policy(now())
                 tables = {name: _described(table, found, settings) for name, table in found.tables.items()}
+                reports = list(_reports(settings, catalog))
             except (InvalidArgument, NotSupported) as fault:  # a policy that makes no sense, whatever the table is
                 problems = [ConfigError("tables", str(fault))]
     finally:
         catalog.close()
     told = [{"setting": problem.setting, "problem": problem.problem} for problem in problems]
-    serial = {"problems": told, "tables": list(tables.values())}
-    show(serial, lambda: _differences(problems) if problems else _askable(config, tables), as_json=as_json)
+    serial = {"problems": told, "tables": list(tables.values()), "reports": reports}
+    show(serial, lambda: _differences(problems) if problems else _askable(config, tables, reports), as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)
+
+
+def _reports(config: Config, catalog: Catalog) -> Iterator[dict[str, Any]]:
+    from sfumato.query.reports import guarantee
+    from sfumato.reporting.policies import report_policies
+
+    for policy in report_policies(config, catalog).values():
+        yield {
+            "report": policy.name,
+            "table": policy.table,
+            "statistics": list(policy.statistics),
+            "attributes": {name: len(each.domain) for name, each in policy.attributes.items()},
+            "entities": list(policy.levels),
+            "levels": list(policy.calendar.levels),
+            "zone": policy.calendar.zone,
+            "guarantee": guarantee(policy).to_dict(),
+        }
 
 
 def _described(table: TablePolicy, policy: Policy, config: Config) -> dict[str, Any]:
@@ -102,13 +125,32 @@ def _differences(problems: list[ConfigError]) -> RenderableType:
     return Group(paragraphs(head), "", items(map(str, problems)))
 
 
-def _askable(config: str, tables: Mapping[str, Any]) -> RenderableType:
+def _askable(config: str, tables: Mapping[str, Any], reports: Sequence[Mapping[str, Any]]) -> RenderableType:
     from rich.console import Group
 
     parts: list[RenderableType] = [paragraphs(f"{config} fits the tables. What can be asked:")]
     for table in tables.values():
         parts += ["", *_table(table)]
+    for report in reports:
+        parts += ["", *_report(report)]
     return Group(*parts)
+
+
+def _report(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    from sfumato.terminal import Words, indented, lines
+
+    yield Words(f"report {report['report']}", "bold")
+    yield ""
+    values = (f"{name} ({count:,} public)" for name, count in report["attributes"].items())
+    promise = report["guarantee"]
+    told = {
+        "statistics": ", ".join(report["statistics"]),
+        "attributes": ", ".join(values) or "none",
+        "entities": " / ".join(report["entities"]) or "none",
+        "time": f"{', '.join(report['levels'])} in {report['zone']}",
+        "guarantee": f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}; see: sfumato report explain",
+    }
+    yield indented(lines(told))
 
 
 def _table(table: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -150,7 +192,8 @@ def _grid(*names: str) -> Table:
 def explain(as_json: bool, config: str, analyst: str | None) -> None:
     """Say in plain words what one analyst can learn about one person.
 
-    Follows from the budgets in the file alone: no table is opened.
+    Follows from the budgets in the file: no table is opened, unless there are reports, whose guarantee depends on
+    the types of columns.
 
     \b
       sfumato policy explain --analyst anna
@@ -160,14 +203,32 @@ def explain(as_json: bool, config: str, analyst: str | None) -> None:
     settings = read(config)
     if analyst is not None:
         settings.analyst(analyst)
-    found = explained(settings, analyst)
+    found = explained(settings, analyst, _guarantees(settings))
     show(found.to_dict(), lambda: _explained(found), as_json=as_json)
+
+
+def _guarantees(config: Config) -> dict[str, Guarantee]:
+    """What reports promise; nothing is told of them here where their tables are out of reach."""
+    from sfumato.catalog import Catalog
+    from sfumato.query.reports import guarantee
+    from sfumato.reporting.policies import report_policies
+
+    if not config.reports:
+        return {}
+    try:
+        catalog = Catalog(config)
+        try:
+            return {name: guarantee(policy) for name, policy in report_policies(config, catalog).items()}
+        finally:
+            catalog.close()
+    except SfumatoError:
+        return {}
 
 
 def _explained(found: Explanation) -> RenderableType:
     from rich.console import Group
 
-    from sfumato.explain import in_words, not_bounded
+    from sfumato.explain import in_words, not_bounded, of_reports
     from sfumato.terminal import indented
 
     parts: list[RenderableType] = []
@@ -175,6 +236,8 @@ def _explained(found: Explanation) -> RenderableType:
         parts += [paragraphs(in_words(promise)), "", indented(_numbers(promise)), ""]
     if not parts:
         parts = [paragraphs("Nobody may ask: there is no [analysts.NAME] in the file."), ""]
+    if told := [*of_reports(found)]:
+        parts += [paragraphs("Reports:"), "", items(told), ""]
     parts += [paragraphs("What is not bounded by these numbers:"), ""]
     return Group(*parts, items(not_bounded(found)))
 

@@ -179,8 +179,9 @@ def now() -> datetime:
 
 def _check_text(options: dict[str, Any]) -> None:
     for name, value in options.items():
-        if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-            raise InvalidArgument(name, "must be text in UTF-8")
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and any("\ud800" <= char <= "\udfff" for char in text):
+                raise InvalidArgument(name, "must be text in UTF-8")
 
 
 def _exit_code(error: SfumatoError) -> int:

@@ -1,4 +1,4 @@
-"""Questions as the JSON that the service reads.
+"""Questions, and those to reports, as the JSON that the service reads.
 
 What cannot be carried exactly is refused here, with the class and, where they fit, the words of embedded use.
 """
@@ -36,6 +36,8 @@ _FILTER = "where: a filter maps columns to what they are compared with, such as 
 _DEEP = "where is nested more than 20 deep; flatten it"
 _LONG = f"where has more than {MAX_NODES} parts; ask for ranges instead of lists"
 
+_UNSENT = "the question holds what JSON does not: a number without end, or itself"
+
 
 def body_of(question: Question) -> bytes:
     """The body of a POST that asks `question`."""
@@ -43,6 +45,37 @@ def body_of(question: Question) -> bytes:
         return json.dumps(_object_of(question), ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError:
         raise NotSupported("the question holds half a character (a lone surrogate), which is not text") from None
+
+
+def report_body(report: str | Mapping[str, Any] | None, named: Mapping[str, Any]) -> bytes:
+    """The body of a POST that asks for a report: a whole question, or a report by its name and what is `named`."""
+    given = {name: value for name, value in named.items() if value is not None}
+    if isinstance(report, Mapping) and given:
+        raise NotSupported(f"{next(iter(given))}: stands beside a whole question; put it inside")
+    question = report if isinstance(report, Mapping) else {"report": report, **given}
+    try:
+        return json.dumps(_carried("report", question), ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise NotSupported("the question holds half a character (a lone surrogate), which is not text") from None
+    except (ValueError, RecursionError):
+        raise NotSupported(_UNSENT) from None
+
+
+def _carried(name: str, value: Any) -> Any:
+    """A part of a question to a report as JSON has it; days and moments as they are written."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(inner, str) for inner in value):
+            raise NotSupported(f"{name[:60]}: must have names that are text")
+        return {str.__str__(inner): _carried(inner, held) for inner, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_carried(name, item) for item in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return str.__str__(value)  # an enum of text counts by its value
+    if value is None or isinstance(value, int | float):
+        return value
+    raise NotSupported(f"{name[:60]}: is of a kind that a report does not know; it is text, a number, a list or a day")
 
 
 def _object_of(question: Question) -> dict[str, Any]:

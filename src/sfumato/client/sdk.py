@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import date
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar
@@ -16,10 +16,10 @@ from uuid import uuid4
 from sfumato.accounting import Charge
 from sfumato.accounting.numbers import Number, whole
 from sfumato.client.calls import MAX_REPLY_BYTES, Call, Lost, Reply, exchange
-from sfumato.client.questions import body_of
+from sfumato.client.questions import body_of, report_body
 from sfumato.errors import Failed, InvalidArgument, NotFound
 from sfumato.problems import named
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, Tables
+from sfumato.records import Answer, BudgetReport, Charges, Estimate, Report, Tables
 
 if TYPE_CHECKING:
     import httpx2
@@ -114,6 +114,38 @@ class Client(_Door):
     def ask(self, question: Question) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
         return self._run(_ask(question))
+
+    def report(
+        self,
+        report: str | Mapping[str, Any] | None = None,
+        *,
+        statistics: str | Sequence[str] | None = None,
+        entity: Mapping[str, str] | None = None,
+        attribute: str | None = None,
+        start: str | date | None = None,
+        end: str | date | None = None,
+        granularity: str | None = None,
+        top: int | None = None,
+        options: Sequence[str] | None = None,
+    ) -> Report:
+        """Numbers of an entity over time, which stay what they are. Free; the receipt carries the report's guarantee.
+
+        The range is [start, end), as clocks show it in the report's zone. Or hand over the whole question as a
+        dictionary.
+        """
+        return self._run(
+            _report(
+                report,
+                statistics=statistics,
+                entity=entity,
+                attribute=attribute,
+                start=start,
+                end=end,
+                granularity=granularity,
+                top=top,
+                options=options,
+            )
+        )
 
     def estimate(self, question: Question) -> Estimate:
         """What a question would cost and how accurate it would be. Free; no row is read."""
@@ -210,6 +242,38 @@ class AsyncClient(_Door):
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
         return await self._run(_ask(question))
 
+    async def report(
+        self,
+        report: str | Mapping[str, Any] | None = None,
+        *,
+        statistics: str | Sequence[str] | None = None,
+        entity: Mapping[str, str] | None = None,
+        attribute: str | None = None,
+        start: str | date | None = None,
+        end: str | date | None = None,
+        granularity: str | None = None,
+        top: int | None = None,
+        options: Sequence[str] | None = None,
+    ) -> Report:
+        """Numbers of an entity over time, which stay what they are. Free; the receipt carries the report's guarantee.
+
+        The range is [start, end), as clocks show it in the report's zone. Or hand over the whole question as a
+        dictionary.
+        """
+        return await self._run(
+            _report(
+                report,
+                statistics=statistics,
+                entity=entity,
+                attribute=attribute,
+                start=start,
+                end=end,
+                granularity=granularity,
+                top=top,
+                options=options,
+            )
+        )
+
     async def estimate(self, question: Question) -> Estimate:
         """What a question would cost and how accurate it would be. Free; no row is read."""
         return await self._run(_estimate(question))
@@ -287,6 +351,11 @@ def _ask(question: Question) -> Call[Answer]:
     # One key a call, the same on all its retries: the service answers, and charges, once.
     headers = {"Idempotency-Key": str(uuid4())}
     return Call("POST", "/v1/answers", Answer.from_dict, body=body_of(question), headers=headers, spends=True)
+
+
+def _report(report: str | Mapping[str, Any] | None, **named: Any) -> Call[Report]:
+    # Without a key: nothing is charged, and what is asked again is the same.
+    return Call("POST", "/v1/reports", Report.from_dict, body=report_body(report, named))
 
 
 def _estimate(question: Question) -> Call[Estimate]:

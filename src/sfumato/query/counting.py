@@ -44,9 +44,9 @@ def count_query(counting: Counting) -> exp.Select:
     """SELECT keys, count, the largest first, ties by key."""
     query = _distinct(counting) if _plain(counting) else _summed(counting)
     if counting.keys:
-        query.group_by(*map(_column, counting.keys), copy=False)
-    ties = [_ascending(_column(key)) for key in counting.keys]
-    query.order_by(exp.Ordered(this=_column(COUNT), desc=True, nulls_first=False), *ties, copy=False)
+        query.group_by(*map(column_of, counting.keys), copy=False)
+    ties = [_ascending(column_of(key)) for key in counting.keys]
+    query.order_by(exp.Ordered(this=column_of(COUNT), desc=True, nulls_first=False), *ties, copy=False)
     return query if counting.limit is None else query.limit(counting.limit, copy=False)
 
 
@@ -56,16 +56,16 @@ def _plain(counting: Counting) -> bool:
 
 
 def _distinct(counting: Counting) -> exp.Select:
-    people = exp.Count(this=exp.Distinct(expressions=[_column(counting.unit)]))
-    return _source(exp.select(*map(_column, counting.keys), people.as_(COUNT, quoted=True)), counting)
+    people = exp.Count(this=exp.Distinct(expressions=[column_of(counting.unit)]))
+    return _source(exp.select(*map(column_of, counting.keys), people.as_(COUNT, quoted=True)), counting)
 
 
 def _summed(counting: Counting) -> exp.Select:
     people = _people(counting)
     if counting.max_groups is not None and counting.keys:
         people = _bounded(people, counting)
-    total = exp.func("COALESCE", exp.Sum(this=_column(COUNT)), exp.Literal.number(0))
-    query = exp.select(*map(_column, counting.keys), total.as_(COUNT, quoted=True))
+    total = exp.func("COALESCE", exp.Sum(this=column_of(COUNT)), exp.Literal.number(0))
+    query = exp.select(*map(column_of, counting.keys), total.as_(COUNT, quoted=True))
     return query.from_(people.subquery("sfumato_people", copy=False), copy=False)
 
 
@@ -73,7 +73,7 @@ def _source(query: exp.Select, counting: Counting) -> exp.Select:
     """FROM the table WHERE there is a person and a key, and the filter holds."""
     # COUNT(DISTINCT unit) leaves out rows without a person by itself.
     names = counting.keys if _plain(counting) else (counting.unit, *counting.keys)
-    present = [exp.Not(this=exp.Is(this=_column(name), expression=exp.Null())) for name in names]
+    present = [exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null())) for name in names]
     readable = [usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
     conditions = [*present, *filter(None, readable), condition(counting.where), *_in_domain(counting)]
@@ -86,18 +86,18 @@ def usable(key: str, kind: Type) -> exp.Expr | None:
     Nor is text longer than a filter could name: one person's megabytes must not make a question fail.
     """
     if kind in ("date", "timestamp"):
-        return _condition_in(key, Values.between(Cut(date.min, -1), Cut(date.max, -1)))
+        return condition_in(key, Values.between(Cut(date.min, -1), Cut(date.max, -1)))
     if kind == "number":
         largest = exp.cast(exp.Literal.number("1e300"), exp.DataType.Type.DOUBLE)
-        return exp.Between(this=_column(key), low=exp.Neg(this=largest), high=largest.copy())
+        return exp.Between(this=column_of(key), low=exp.Neg(this=largest), high=largest.copy())
     if kind == "text":
-        return exp.LTE(this=exp.Length(this=_column(key)), expression=_whole(MAX_TEXT))
+        return exp.LTE(this=exp.Length(this=column_of(key)), expression=whole_literal(MAX_TEXT))
     return None
 
 
 def _people(counting: Counting) -> exp.Select:
     """One row a person and key: what she adds to its count, within her bound; and how many rows she has there."""
-    names = [_column(name) for name in (counting.unit, *counting.keys)]
+    names = [column_of(name) for name in (counting.unit, *counting.keys)]
     contribution = _contribution(counting.measure).as_(COUNT, quoted=True)
     rows = exp.Count(this=exp.Star()).as_(ROWS, quoted=True)
     return _source(exp.select(*names, contribution, rows), counting).group_by(*names)
@@ -110,17 +110,17 @@ def _contribution(measure: Measure) -> exp.Expr:
     if measure.counts == "sum":
         # Each row is clipped first: one person's huge number must not make the sum overflow, which would show.
         # NULL is nothing: GREATEST would take it for the lowest number there is.
-        value = exp.func("COALESCE", _column(measure.column or ""), exp.Literal.number(0))
-        clipped = _clipped(value, -ROW_MOST, ROW_MOST)
-        counted = exp.func("COALESCE", exp.Sum(this=clipped), exp.Literal.number(0))
-    return exp.cast(_clipped(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
+        value = exp.func("COALESCE", column_of(measure.column or ""), exp.Literal.number(0))
+        kept = clipped(value, -ROW_MOST, ROW_MOST)
+        counted = exp.func("COALESCE", exp.Sum(this=kept), exp.Literal.number(0))
+    return exp.cast(clipped(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
 
 
-def _clipped(value: exp.Expr, low: int, high: int) -> exp.Expr:
-    return exp.func("LEAST", exp.func("GREATEST", value, _whole(low)), _whole(high))
+def clipped(value: exp.Expr, low: int, high: int) -> exp.Expr:
+    return exp.func("LEAST", exp.func("GREATEST", value, whole_literal(low)), whole_literal(high))
 
 
-def _whole(value: int) -> exp.Expr:
+def whole_literal(value: int) -> exp.Expr:
     literal = exp.Literal.number(abs(value))
     return exp.Neg(this=literal) if value < 0 else literal
 
@@ -129,17 +129,17 @@ def _bounded(people: exp.Select, counting: Counting) -> exp.Select:
     """Each person's first `max_groups` keys: those with most of her own rows, ties by key."""
     order = exp.Order(
         expressions=[
-            exp.Ordered(this=_column(ROWS), desc=True, nulls_first=False),
-            *(_ascending(_column(key)) for key in counting.keys),
+            exp.Ordered(this=column_of(ROWS), desc=True, nulls_first=False),
+            *(_ascending(column_of(key)) for key in counting.keys),
         ]
     )
-    place = exp.Window(this=exp.RowNumber(), partition_by=[_column(counting.unit)], order=order)
-    numbered = exp.select(*map(_column, counting.keys), _column(COUNT), place.as_(PLACE, quoted=True)).from_(
+    place = exp.Window(this=exp.RowNumber(), partition_by=[column_of(counting.unit)], order=order)
+    numbered = exp.select(*map(column_of, counting.keys), column_of(COUNT), place.as_(PLACE, quoted=True)).from_(
         people.subquery("sfumato_keys")
     )
-    within = exp.LTE(this=_column(PLACE), expression=exp.Literal.number(counting.max_groups or 0))
+    within = exp.LTE(this=column_of(PLACE), expression=exp.Literal.number(counting.max_groups or 0))
     return (
-        exp.select(*map(_column, counting.keys), _column(COUNT))
+        exp.select(*map(column_of, counting.keys), column_of(COUNT))
         .from_(numbered.subquery("sfumato_places"))
         .where(within)
     )
@@ -150,13 +150,13 @@ def _in_domain(counting: Counting) -> list[exp.Expr]:
     if counting.domain is None or not counting.keys:
         return []
     allowed = zip(*counting.domain, strict=True)
-    return [_condition_in(key, Values.of(*set(values))) for key, values in zip(counting.keys, allowed, strict=True)]
+    return [condition_in(key, Values.of(*set(values))) for key, values in zip(counting.keys, allowed, strict=True)]
 
 
 def condition(predicate: Predicate) -> exp.Expr:
     """A pruned filter as a SQL condition."""
     if isinstance(predicate, In):
-        return _condition_in(predicate.column, predicate.values)
+        return condition_in(predicate.column, predicate.values)
     empty = exp.true() if isinstance(predicate, AllOf) else exp.false()
     if not predicate.parts:
         return empty
@@ -164,13 +164,13 @@ def condition(predicate: Predicate) -> exp.Expr:
     return join(*map(condition, predicate.parts))
 
 
-def _condition_in(column: str, values: Values) -> exp.Expr:
+def condition_in(column: str, values: Values) -> exp.Expr:
     if (points := values.points) is not None:
-        return exp.In(this=_column(column), expressions=[_literal(point) for point in points])
+        return exp.In(this=column_of(column), expressions=[literal(point) for point in points])
     if points := (~values).points:
         if len(points) == 1:  # engines look at this while they scan, and at NOT IN afterwards
-            return exp.NEQ(this=_column(column), expression=_literal(points[0]))
-        return exp.Not(this=exp.In(this=_column(column), expressions=[_literal(point) for point in points]))
+            return exp.NEQ(this=column_of(column), expression=literal(points[0]))
+        return exp.Not(this=exp.In(this=column_of(column), expressions=[literal(point) for point in points]))
     return exp.or_(*(_range(column, low, high) for low, high in values.intervals))
 
 
@@ -178,16 +178,16 @@ def _range(column: str, low: Cut, high: Cut) -> exp.Expr:
     bounds: list[exp.Expr] = []
     if low.value is not None:
         kind = exp.GTE if low.side < 0 else exp.GT
-        bounds.append(kind(this=_column(column), expression=_literal(low.value)))
+        bounds.append(kind(this=column_of(column), expression=literal(low.value)))
     if high.value is not None:
         kind_below = exp.LT if high.side < 0 else exp.LTE
-        bounds.append(kind_below(this=_column(column), expression=_literal(high.value)))
+        bounds.append(kind_below(this=column_of(column), expression=literal(high.value)))
     if not bounds:
-        return exp.Not(this=exp.Is(this=_column(column), expression=exp.Null()))
+        return exp.Not(this=exp.Is(this=column_of(column), expression=exp.Null()))
     return exp.and_(*bounds)
 
 
-def _literal(value: Value) -> exp.Expr:
+def literal(value: Value) -> exp.Expr:
     if isinstance(value, bool):
         return exp.true() if value else exp.false()
     if isinstance(value, datetime):
@@ -196,7 +196,7 @@ def _literal(value: Value) -> exp.Expr:
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     if isinstance(value, str):
         return exp.Literal.string(value)
-    return _number(value) if isinstance(value, Fraction) else _whole(value)
+    return _number(value) if isinstance(value, Fraction) else whole_literal(value)
 
 
 def _number(value: Fraction) -> exp.Expr:
@@ -205,7 +205,7 @@ def _number(value: Fraction) -> exp.Expr:
     return exp.cast(exp.Neg(this=literal) if value < 0 else literal, exp.DataType.Type.DOUBLE)
 
 
-def _column(name: str) -> exp.Column:
+def column_of(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
 
 

@@ -14,7 +14,7 @@ question is asked, and paid for, twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import total_ordering
 from typing import TypeAlias
@@ -173,6 +173,15 @@ def size(predicate: Predicate) -> int:
     if isinstance(predicate, In):
         return 1 + len(predicate.values.intervals)
     return 1 + sum(map(size, predicate.parts))
+
+
+def columns_of(predicate: Predicate) -> Iterator[str]:
+    """The columns that a filter looks at."""
+    if isinstance(predicate, In):
+        yield predicate.column
+        return
+    for part in predicate.parts:
+        yield from columns_of(part)
 
 
 def depth(predicate: Predicate) -> int:

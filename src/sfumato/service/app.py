@@ -45,14 +45,16 @@ from sfumato.session import Session
 PROBLEM = "application/problem+json"
 _LOG = logging.getLogger("sfumato.service")
 JSON = "application/json"
-ASK = "/v1/answers"
+ASK, REPORT = "/v1/answers", "/v1/reports"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
 READY_S = 2.0  # how long a look at the parts is good for
 LOOK_S = 3.0  # and how long it may take
 MOST_ROWS = 1000
 
-# Threads, and how many of them one analyst may have at a time: for questions, for what is only reckoned, for the rest.
-ENTERING, ASKING, PRICING, LOOKING = 8, (40, 10), (4, 2), (16, 4)
+# Threads, and how many of them one analyst may have at a time: for questions, reports, what is only reckoned, the rest.
+ENTERING, ASKING, REPORTING, PRICING, LOOKING = 8, (40, 10), (16, 3), (4, 2), (16, 4)
+
+REPORT_SHAPE = '{"statistics": ["clicks"], "start": "2026-10-01", "end": "2026-11-01"}'
 
 # FastAPI's own traces and logs hold paths, queries and the words of exceptions. `sfumato.service.telemetry` has ours.
 _OFF: Any = {
@@ -127,6 +129,14 @@ class Calls:
         known = Remembered(person.analyst, pairs, reply.body)
         self._replies.keep((entered.authorization, body, key), entered.since, known, person.until)
         return reply
+
+    def report(self, entered: Entered, body: bytes, key: str | None) -> Reply:
+        """The numbers of a report. Whoever sends the same again gets the same, so that a key has nothing to add."""
+        question = read_object(body, REPORT_SHAPE)
+        read_key(key)
+        report = self._session.report(question, analyst=entered.person.analyst)
+        self._telemetry.reported(repeat=report.receipt.repeat)
+        return _reply(report.to_dict(), _budget_headers(report.receipt.left, report.receipt.resets))
 
     def known(self, scope: Scope, body: bytes, seen: Seen) -> tuple[Pairs, bytes] | None:
         """The reply to a question that was asked just so before, if nothing has happened since."""
@@ -222,7 +232,7 @@ def _routes(app: FastAPI, calls: Calls) -> None:
     """What needs a key."""
     # Those who come with a token may have to wait for the keys of its issuer; those with a key must not wait for them.
     entering = CapacityLimiter(ENTERING), CapacityLimiter(ENTERING)
-    asking, pricing, looking = Pool(*ASKING), Pool(*PRICING), Pool(*LOOKING)
+    asking, reporting, pricing, looking = Pool(*ASKING), Pool(*REPORTING), Pool(*PRICING), Pool(*LOOKING)
 
     async def served(request: Request, right: Right, pool: Pool, work: Callable[[Entered], Reply]) -> Response:
         caller = Caller.of(request)
@@ -238,6 +248,11 @@ def _routes(app: FastAPI, calls: Calls) -> None:
     async def ask(request: Request) -> Response:
         body, key = await request.body(), request.headers.get("idempotency-key")
         return await served(request, "ask", asking, lambda who: calls.ask(who, body, key))
+
+    @app.post(REPORT, **documents.ROUTES["report"])
+    async def report(request: Request) -> Response:
+        body, key = await request.body(), request.headers.get("idempotency-key")
+        return await served(request, "report", reporting, lambda who: calls.report(who, body, key))
 
     @app.post("/v1/estimates", **documents.ROUTES["estimate"])
     async def estimate(request: Request) -> Response:

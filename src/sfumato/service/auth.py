@@ -18,16 +18,17 @@ from sfumato.errors import NotFound, Unauthorized
 from sfumato.problems import named
 from sfumato.service.tokens import Fetch, KeySet, Tokens, fetch
 
-Right: TypeAlias = Literal["ask", "estimate", "look", "usage"]
+Right: TypeAlias = Literal["ask", "report", "estimate", "look", "usage"]
 
 RIGHTS: Mapping[Right, frozenset[Role]] = {
     "ask": frozenset({"analyst", "owner"}),
+    "report": frozenset({"analyst", "owner"}),
     "estimate": frozenset({"analyst", "owner", "auditor"}),
     "look": frozenset({"analyst", "owner", "auditor"}),
     "usage": frozenset({"owner", "auditor"}),
 }
-"""Who may spend, see what a question would cost, see what is her own (budget, charges, answers) and the tables, and see
-what everybody spent."""
+"""Who may spend, have reports (of the entities that are hers), see what a question would cost, see what is her own
+(budget, charges, answers) and the tables, and see what everybody spent."""
 
 
 @dataclass(frozen=True, slots=True)

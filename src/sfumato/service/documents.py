@@ -1,6 +1,7 @@
 """The service described: what FastAPI is told of each route, and the schemas and worked examples behind it.
 
-Every example request is asked of the demo's table by the tests, and every response is held against its schema.
+Every example request is asked by the tests, of the demo's table and of a report on advertisements, and every response
+is held against its schema.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from fastapi.responses import PlainTextResponse
 
 from sfumato.budget.usage import MOST_BUDGETS
 from sfumato.problems import KINDS, PLACE, named
+from sfumato.query.reports import OPTIONS
 from sfumato.service.limits import MAX_KEY
 
 Json: TypeAlias = dict[str, Any]
@@ -22,8 +24,9 @@ DESCRIPTION = """\
 Private answers about people, under a budget that is accounted exactly.
 
 Ask with `Authorization: Bearer <key>`. An answer is noisy; it says how far off its counts may be, what it cost and
-what is left. The same question again gives the same answer and costs nothing. Problems follow RFC 9457; their `type`
-leads to a page that says what to do.
+what is left. The same question again gives the same answer and costs nothing. A report is numbers of an entity over
+time, which stay what they are; it costs nothing, and carries the guarantee of all of its numbers. Problems follow
+RFC 9457; their `type` leads to a page that says what to do.
 """
 
 DIGEST = "sha256:6f0c2a7f2d3cd0c5f3a0f9d4d3f1a9f4f0a6de7f0f3b1c1c9a34bb7a9e2f5b10"
@@ -59,7 +62,28 @@ CELL: Json = {"type": ["string", "number", "boolean"]}
 SEAL: Json = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 BY: Json = {"anyOf": [NAME, _list(NAME, minItems=1, uniqueItems=True)]}
 WHERE: Json = {"anyOf": [_ref("Where"), {"type": "null"}], "description": "Which rows count; all of them without it."}
+MOMENT: Json = {**NAME, "description": "A day or a moment, on the finest grid of the report's time; in its zone."}
+OPTION: Json = {
+    "enum": [*OPTIONS],
+    "description": " ".join(f"`{name}`: {words}." for name, words in OPTIONS.items()),
+}
 MEASURE: Json = {**NAME, "description": "What is counted: a measure of the table's policy."}
+
+RECEIPT: Json = {
+    "mechanism": TEXT,
+    "unit": {**TEXT, "description": "Whose presence is hidden."},
+    "charge": {**_ref("Charge"), "description": "What this answer cost."},
+    "left": {**_ref("Charge"), "description": "What is left of the asker's own budget."},
+    "resets": _maybe(DAY),
+    "error95": {
+        "type": "object",
+        "additionalProperties": WHOLE,
+        "description": "A count is within this of the truth with 95 %.",
+    },
+    "data_version": TEXT,
+    "digest": {**SEAL, "description": "Names the answer: GET /v1/answers/{digest}."},
+    "repeat": {**FLAG, "description": "Whether it was answered before."},
+}
 
 SCHEMAS: Mapping[str, Json] = {
     "Charge": _object(
@@ -103,22 +127,39 @@ SCHEMAS: Mapping[str, Json] = {
         description="One number for all rows that pass the filter.",
     ),
     "Sql": _object({"sql": {**TEXT, "description": "One SELECT with a GROUP BY and a count."}}),
-    "Question": {"oneOf": [_ref("TopK"), _ref("Histogram"), _ref("Total"), _ref("Sql")]},
-    "Receipt": _object(
+    "ReportQuestion": _object(
         {
-            "mechanism": TEXT,
-            "unit": {**TEXT, "description": "Whose presence is hidden."},
-            "charge": {**_ref("Charge"), "description": "What this answer cost."},
-            "left": {**_ref("Charge"), "description": "What is left of the asker's own budget."},
-            "resets": _maybe(DAY),
-            "error95": {
-                "type": "object",
-                "additionalProperties": WHOLE,
-                "description": "A count is within this of the truth with 95 %.",
+            "report": _maybe({**NAME, "description": "May be left out where there is only one."}),
+            "statistics": {"anyOf": [NAME, _list(NAME, minItems=1)], "description": "What is counted."},
+            "entity": {
+                "anyOf": [
+                    {"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+                    {"type": "null"},
+                ],
+                "description": "Names an entity by its level; with those above it where the name is not enough.",
             },
-            "data_version": TEXT,
-            "digest": {**SEAL, "description": "Names the answer: GET /v1/answers/{digest}."},
-            "repeat": {**FLAG, "description": "Whether it was answered before."},
+            "attribute": _maybe({**NAME, "description": "Breaks the numbers down by its values; totals without it."}),
+            "start": MOMENT,
+            "end": {**MOMENT, "description": f"{MOMENT['description']} It is not in the range."},
+            "granularity": _maybe({**NAME, "description": "`all`, one number for the range; or a level of time."}),
+            "top": _maybe({**WHOLE, "minimum": 1, "description": "Of the attribute's values only the largest."}),
+            "options": {
+                "anyOf": [OPTION, _list(OPTION), {"type": "null"}],
+                "description": "What makes the numbers agree with one another; the report's own without it.",
+            },
+        },
+        required=["statistics", "start", "end"],
+        description="Numbers of one entity from `start` on and before `end`.",
+    ),
+    "Question": {"oneOf": [_ref("TopK"), _ref("Histogram"), _ref("Total"), _ref("Sql")]},
+    "Receipt": _object(RECEIPT),
+    "ReportReceipt": _object(
+        {
+            **RECEIPT,
+            "charge": {**_ref("Charge"), "description": "Nothing: a report debits nobody."},
+            "digest": {**SEAL, "description": "Names the numbers: as long as it is the same, so are they."},
+            "repeat": {**FLAG, "description": "Whether all of its numbers were there before."},
+            "guarantee": _ref("Guarantee"),
         }
     ),
     "Answer": _object(
@@ -128,6 +169,32 @@ SCHEMAS: Mapping[str, Json] = {
             "stopped": {**FLAG, "description": "Whether noise, and not the length asked for, ended the list."},
             "receipt": _ref("Receipt"),
             "notes": _list(TEXT),
+        }
+    ),
+    "Guarantee": _object(
+        {
+            "epsilon": {"type": "number", "exclusiveMinimum": 0},
+            "unit": {"enum": ["event", "person"], "description": "What is hidden: one event, or all of a person's."},
+        },
+        description="What all numbers of the report together promise, whatever is asked, how often and by whom.",
+    ),
+    "Report": _object(
+        {
+            "columns": {"type": "object", "additionalProperties": TYPE, "description": "Names with their types."},
+            "rows": _list(
+                {
+                    "type": "object",
+                    "properties": {"start": TEXT, "end": TEXT},
+                    "required": ["start", "end"],
+                    "additionalProperties": {"type": [*CELL["type"], "null"]},
+                },
+                description="By time, and in each step the largest first. A count that is null is too small to show.",
+            ),
+            "stopped": {"const": False},
+            "receipt": _ref("ReportReceipt"),
+            "notes": _list(TEXT),
+            "options": _list(OPTION, description="Those that were applied."),
+            "zone": {**TEXT, "description": "Whose clocks show `start` and `end`."},
         }
     ),
     "Estimate": _object(
@@ -195,7 +262,24 @@ SCHEMAS: Mapping[str, Json] = {
                         ),
                     }
                 )
-            )
+            ),
+            "reports": _list(_ref("ReportRow"), description="Reports, where there are any: POST /v1/reports."),
+        },
+        required=["rows"],
+    ),
+    "ReportRow": _object(
+        {
+            "report": TEXT,
+            "statistics": _list(TEXT),
+            "attributes": {
+                "type": "object",
+                "additionalProperties": _list(CELL),
+                "description": "What numbers are broken down by, with their public values.",
+            },
+            "entities": _list(TEXT, description="Levels, the top first."),
+            "levels": _list(TEXT, description="Levels of time, the finest first."),
+            "zone": TEXT,
+            "guarantee": _ref("Guarantee"),
         }
     ),
     "Usage": _object(
@@ -284,6 +368,44 @@ QUESTIONS: Mapping[str, Json] = {
     },
 }
 
+REPORT_QUESTIONS: Mapping[str, Json] = {
+    "by_day": {
+        "summary": "Impressions and clicks of a campaign, day by day",
+        "value": {
+            "report": "ads",
+            "statistics": ["impressions", "clicks"],
+            "entity": {"campaign": "spring"},
+            "start": "2026-10-01",
+            "end": "2026-11-01",
+            "granularity": "day",
+            "options": ["actions"],
+        },
+    },
+    "top_titles": {
+        "summary": "The five job titles that saw it most, over half a year",
+        "value": {
+            "report": "ads",
+            "statistics": ["impressions", "clicks"],
+            "entity": {"campaign": "spring"},
+            "attribute": "job_title",
+            "start": "2026-03-31T21:00",
+            "end": "2026-10-02T03:00",
+            "top": 5,
+        },
+    },
+    "account": {
+        "summary": "All clicks of an account, by month",
+        "value": {
+            "report": "ads",
+            "statistics": "clicks",
+            "entity": {"account": "acme"},
+            "start": "2026-01-01",
+            "end": "2026-11-01",
+            "granularity": "month",
+        },
+    },
+}
+
 _CHARGE = {"information": "21", "calls": "1"}
 _LEFT = {"information": "2979", "calls": "29"}
 
@@ -305,8 +427,54 @@ ANSWER: Json = {
     "notes": ["groups below a noisy threshold are absent"],
 }
 
+REPORT: Json = {
+    "columns": {
+        "start": "timestamp",
+        "end": "timestamp",
+        "job_title": "text",
+        "impressions": "integer",
+        "clicks": "integer",
+    },
+    "rows": [
+        {
+            "start": "2026-03-31T21:00:00",
+            "end": "2026-10-02T03:00:00",
+            "job_title": "engineer",
+            "impressions": 1377,
+            "clicks": 93,
+        },
+        {
+            "start": "2026-03-31T21:00:00",
+            "end": "2026-10-02T03:00:00",
+            "job_title": "nurse",
+            "impressions": 41,
+            "clicks": None,
+        },
+    ],
+    "stopped": False,
+    "receipt": {
+        "mechanism": "canonical_laplace",
+        "unit": "event",
+        "charge": {"information": "0", "calls": "0"},
+        "left": _LEFT,
+        "resets": "2026-12-01",
+        "error95": {"impressions": 6, "clicks": 6},
+        "data_version": "seal 1",
+        "digest": DIGEST,
+        "repeat": True,
+        "guarantee": {"epsilon": 45.0, "unit": "event"},
+    },
+    "notes": [
+        "the guarantee is for one event; a person with many events is hidden less",
+        "counts below 3 are not shown",
+    ],
+    "options": [],
+    "zone": "America/New_York",
+}
+
 EXAMPLES: Mapping[str, Json] = {
     "Answer": ANSWER,
+    "Report": REPORT,
     "Estimate": {
         "mechanism": "unknown_gumbel",
         "charge": {"least": {"information": "1", "calls": "1"}, "worst": _CHARGE},
@@ -432,6 +600,10 @@ _BODY: Json = {
     "required": True,
     "content": {"application/json": {"schema": _ref("Question"), "examples": QUESTIONS}},
 }
+_REPORT_BODY: Json = {
+    "required": True,
+    "content": {"application/json": {"schema": _ref("ReportQuestion"), "examples": REPORT_QUESTIONS}},
+}
 _PAIR: Json = {"type": "string", "pattern": "^[0-9]{1,15},[0-9]{1,15}$"}
 _IDEMPOTENCY: Json = {
     "name": "Idempotency-Key",
@@ -440,6 +612,13 @@ _IDEMPOTENCY: Json = {
     "description": "Names this call. Sent again with the same body it gives the same answer, at no further charge, "
     "whatever happened in between; with another body it is refused.",
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
+}
+
+_IDEMPOTENT: Json = {
+    **_IDEMPOTENCY,
+    "description": "Taken and not needed: a report costs nothing, and sent again with the same body it gives the same "
+    "bytes, but for `repeat`, `left` and `resets` on its receipt, with this header or without, until an epoch is "
+    "complete that was not or the owner has it sealed anew. Another body under the same key is another question.",
 }
 
 
@@ -473,6 +652,20 @@ ROUTES: Mapping[str, Json] = {
         },
         requestBody=_BODY,
         parameters=[_IDEMPOTENCY],
+    ),
+    "report": _route(
+        "report",
+        "Have a report",
+        "Numbers of an entity over time, by an attribute or in total. They are drawn once and stay: every range is "
+        "made of the same few of them, so that no number of questions adds to what `guarantee` says. Nobody is "
+        "charged. What is left, on the receipt and in the headers, is for the questions that are. An entity that "
+        "is not the caller's looks like one that does not exist.",
+        {
+            200: _good("Report", "The report, with its receipt.", _BUDGET_HEADERS),
+            **_problems("not-supported", "invalid-argument", "in-flight", "engine-failed", *_SIGNED),
+        },
+        requestBody=_REPORT_BODY,
+        parameters=[_IDEMPOTENT],
     ),
     "estimate": _route(
         "estimate",
@@ -527,7 +720,7 @@ ROUTES: Mapping[str, Json] = {
     "tables": _route(
         "tables",
         "See what may be asked",
-        "Tables with their columns and measures, as the policy has them.",
+        "Tables with their columns and measures, and reports with their statistics and levels, as the policy has them.",
         {200: _good("Tables", "The tables."), **_problems(*_SIGNED)},
     ),
     "usage": _route(

@@ -58,7 +58,7 @@ class Rates:
             return left
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes, example: str = '{"sql": "SELECT ..."}') -> dict[str, Any]:
     """The JSON object in a body. What Python would let pass and others not is refused: NaN, lone surrogates."""
     if _depth(body) > DEEPEST:
         raise InvalidArgument("body", f"is nested more than {DEEPEST} deep; flatten it")
@@ -69,7 +69,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise InvalidArgument("body", 'must be one JSON object in UTF-8, such as {"sql": "SELECT ..."}')
+        raise InvalidArgument("body", f"must be one JSON object in UTF-8, such as {example}")
     return found
 
 

@@ -78,6 +78,7 @@ class Telemetry:
         self._requests = Counter("sfumato_requests", "Requests by route and status.", labels, registry=registry)
         self._problems = Counter("sfumato_problems", "Problems by their kind.", ("kind",), registry=registry)
         self._answers = Counter("sfumato_answers", "Answers, new ones and repeats.", ("repeat",), registry=registry)
+        self._reports = Counter("sfumato_reports", "Reports, new ones and repeats.", ("repeat",), registry=registry)
         words = "Seconds until a response began, padding and all."
         self._seconds = Histogram("sfumato_request_seconds", words, ("route",), registry=registry, buckets=_SECONDS)
         self._counted = cache(self._requests.labels)
@@ -86,6 +87,9 @@ class Telemetry:
 
     def answered(self, *, repeat: bool) -> None:
         self._answers.labels("true" if repeat else "false").inc()
+
+    def reported(self, *, repeat: bool) -> None:
+        self._reports.labels("true" if repeat else "false").inc()
 
     def saw(self, seen: Seen) -> None:
         """Count a finished request, and log it."""

@@ -10,24 +10,21 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import urlsplit
 
 from sfumato.accounting import Charge
-from sfumato.accounting.numbers import rational
+from sfumato.config.reports import ReportSettings, report
+from sfumato.config.sections import PREFIX, Reference, Section, blamed, domain, override
 from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import Column, Counted, Measure, Prices, TablePolicy
 from sfumato.query.values import Type
-
-T = TypeVar("T")
 
 EngineType: TypeAlias = Literal["duckdb"]
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
@@ -35,7 +32,6 @@ Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
 Role: TypeAlias = Literal["analyst", "owner", "auditor"]
 
-PREFIX = "SFUMATO_"
 NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # the key of a client of the service is no setting of one
 MOST_K, MOST_LIMIT = 100_000, 2**24
 _SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
@@ -60,14 +56,6 @@ class EngineSettings:
     database: Path | None = None
     memory_limit: str = "2GB"
     timeout_s: int = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A public table whose column lists a domain."""
-
-    table: str
-    column: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +111,7 @@ class TableSettings:
     def problems(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]]) -> Iterator[ConfigError]:
         """Every way in which this does not fit the live schema."""
         here = f"tables.{self.name}"
-        if self.privacy_unit not in schema:
+        if self.privacy_unit and self.privacy_unit not in schema:
             hint = nearest(self.privacy_unit, schema)
             yield ConfigError(f"{here}.privacy_unit", f"{self.privacy_unit} is not in the table{hint}")
         for name, measure in self.measures.items():
@@ -192,9 +180,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Analyst:
+    """Who asks. With `entities` reports tell about these alone, and about those below them."""
+
     budget: str
     organisation: str | None = None
     role: Role = "analyst"
+    entities: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +225,7 @@ class Config:
     analysts: Mapping[str, Analyst]
     organisations: Mapping[str, str]
     service: ServiceSettings = field(default_factory=ServiceSettings)
+    reports: Mapping[str, ReportSettings] = field(default_factory=dict)
 
     def analyst(self, name: str) -> Analyst:
         """The analyst of this name, or a refusal that names the nearest."""
@@ -261,11 +253,11 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
     variables: dict[str, str] = {}
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in NO_SETTINGS:
-            variables |= dict.fromkeys(_override(document, name, value), name)
+            variables |= dict.fromkeys(override(document, name, value), name)
     try:
         return _config(Section("", document), folder)
     except ConfigError as error:
-        raise _blamed(error, variables) from None
+        raise blamed(error, variables) from None
 
 
 def _config(root: Section, folder: Path) -> Config:
@@ -279,91 +271,11 @@ def _config(root: Section, folder: Path) -> Config:
         analysts=root.sections("analysts", lambda _, s: _analyst(s)),
         organisations=root.sections("organisations", lambda _, s: s.text("budget")),
         service=root.section("service", _service, ServiceSettings()),
+        reports=root.sections("reports", report),
     )
     root.done()
     _check_references(config)
     return config
-
-
-class Section:
-    """A table of the file that knows its own place in it, and which of its keys have been asked for."""
-
-    def __init__(self, path: str, values: Mapping[str, Any]) -> None:
-        self.path, self._values = path, values
-        self._known: list[str] = []
-
-    def at(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
-
-    def take(self, key: str, kinds: type | tuple[type, ...], words: str, default: Any = None) -> Any:
-        """The value of `key`, of one of `kinds`; its default where it is absent, unless that is `...`."""
-        self._known.append(key)
-        value = self._values.get(key, default)
-        if value is ...:
-            raise ConfigError(self.at(key), f"is missing; it must be {words}")
-        if key in self._values and (not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)):
-            raise ConfigError(self.at(key), f"must be {words}")
-        return value
-
-    def text(self, key: str, default: Any = ...) -> str:
-        return cast(str, self.take(key, str, "text in quotes", default))
-
-    def whole(self, key: str, default: Any = ..., *, at_least: int = 0, at_most: int | None = None) -> int:
-        value = cast(int, self.take(key, int, "a whole number", default))
-        if key in self._values and value < at_least:
-            raise ConfigError(self.at(key), f"must be at least {at_least}")
-        if at_most is not None and value > at_most:
-            raise ConfigError(self.at(key), f"must be at most {at_most}")
-        return value
-
-    def number(self, key: str, default: Any = ...) -> Fraction:
-        value = rational(key, self.take(key, (int, Decimal), "a number", default))
-        if value < 0:
-            raise ConfigError(self.at(key), "must not be negative")
-        return value
-
-    def choice(self, key: str, options: Any, default: Any = ...) -> Any:
-        value = self.text(key, default)
-        if value not in get_args(options):
-            raise ConfigError(
-                self.at(key), f"must be one of {', '.join(get_args(options))}{nearest(value, get_args(options))}"
-            )
-        return value
-
-    def has(self, key: str) -> bool:
-        return key in self._values
-
-    def flag(self, key: str) -> bool:
-        return cast(bool, self.take(key, bool, "true or false", False))
-
-    def section(self, key: str, reader: Callable[[Section], T], default: T) -> T:
-        values = self.take(key, dict, "a section", None)
-        if values is None:
-            return default
-        below = Section(self.at(key), values)
-        found = _reading(below, reader)
-        below.done()
-        return found
-
-    def sections(self, key: str, reader: Callable[[str, Section], T]) -> dict[str, T]:
-        """One record for every section below `key`, whatever it is called."""
-        below = Section(self.at(key), self.take(key, dict, "a section", {}))
-        found = {name: below.section(name, partial(reader, name), None) for name in below._values}
-        return cast(dict[str, T], found)
-
-    def done(self) -> None:
-        """Nothing may be left that nobody asked for."""
-        for key in self._values:
-            if key not in self._known:
-                raise ConfigError(self.at(key), f"is not a setting{nearest(key, self._known)}")
-
-
-def _reading(section: Section, reader: Callable[[Section], T]) -> T:
-    """Arguments out of range are told by their place in the file."""
-    try:
-        return reader(section)
-    except (InvalidArgument, NotSupported) as error:
-        raise ConfigError(section.path, str(error)) from None
 
 
 def _ledger(section: Section, folder: Path) -> LedgerSettings:
@@ -398,7 +310,7 @@ def _table(name: str, section: Section) -> TableSettings:
         name=name,
         engine=section.text("engine"),
         source=section.text("source"),
-        privacy_unit=section.text("privacy_unit"),
+        privacy_unit=section.text("privacy_unit", ""),
         version=_version(section),
         max_k=max_k,
         limit=section.whole("limit", 0, at_least=max_k, at_most=MOST_LIMIT),
@@ -406,11 +318,9 @@ def _table(name: str, section: Section) -> TableSettings:
         columns=section.sections("columns", lambda _, s: _column(s)),
         measures=section.sections("measures", _measure),
     )
-    if not table.privacy_unit:
-        raise ConfigError(section.at("privacy_unit"), "must name the column that says whose row it is")
-    if not table.measures:
-        example = 'people = { count = "units" }'
-        raise ConfigError(section.at("measures"), f"there is none, so that nothing can be asked; add {example}")
+    if table.measures and not table.privacy_unit:
+        missing = "" if section.has("privacy_unit") else "is missing; it "
+        raise ConfigError(section.at("privacy_unit"), f"{missing}must name the column that says whose row it is")
     return table
 
 
@@ -427,22 +337,7 @@ def _column(section: Section) -> ColumnSettings:
     guaranteed = section.flag("guaranteed")
     if guaranteed and bound is None:
         raise ConfigError(section.at("guaranteed"), "says that a bound holds; write max_groups, which says what bound")
-    return ColumnSettings(kind, _domain(section), bound, guaranteed)
-
-
-def _domain(section: Section) -> tuple[Any, ...] | Reference | None:
-    raw = section.take(
-        "domain", (str, list, dict), '"unknown", a list, or { table = "...", column = "..." }', "unknown"
-    )
-    if isinstance(raw, list):
-        if not raw or len({type(value) for value in raw}) > 1:
-            raise ConfigError(section.at("domain"), "must list one value or more, all of one type")
-        return tuple(raw)
-    if isinstance(raw, dict):
-        return section.section("domain", lambda s: Reference(s.text("table"), s.text("column")), None)
-    if raw != "unknown":
-        raise ConfigError(section.at("domain"), f'must be "unknown" or a list, such as ["{raw}"]')
-    return None
+    return ColumnSettings(kind, domain(section), bound, guaranteed)
 
 
 def _measure(name: str, section: Section) -> Measure:
@@ -464,7 +359,13 @@ def _budget(section: Section) -> Budget:
 
 def _analyst(section: Section) -> Analyst:
     organisation = section.text("organisation", "") or None
-    return Analyst(section.text("budget"), organisation, section.choice("role", Role, "analyst"))
+    entities = section.section("entities", _tenancy, None)
+    return Analyst(section.text("budget"), organisation, section.choice("role", Role, "analyst"), entities)
+
+
+def _tenancy(section: Section) -> dict[str, tuple[str, ...]]:
+    """What an analyst may ask reports about: names of entities, by their level."""
+    return {level: section.texts(level) for level in section.names()}
 
 
 def _service(section: Section) -> ServiceSettings:
@@ -511,11 +412,16 @@ def _trusted(url: str) -> bool:
 
 def _check_references(config: Config) -> None:
     """Every name that points to another section must find it."""
+    for name, settings in config.reports.items():
+        _check_report(config, name, settings)
     for name, table in config.tables.items():
         _known(f"tables.{name}.engine", table.engine, config.engines, "an engine")
         _check_domains(config, name, table)
         if table.cap:
             _known(f"tables.{name}.cap", table.cap, config.budgets, "a budget")
+        if not table.measures and all(report.table != name for report in config.reports.values()):
+            example = 'people = { count = "units" }'
+            raise ConfigError(f"tables.{name}.measures", f"there is none, so that nothing can be asked; add {example}")
     for name, analyst in config.analysts.items():
         _known(f"analysts.{name}.budget", analyst.budget, config.budgets, "a budget")
         if analyst.organisation:
@@ -526,16 +432,46 @@ def _check_references(config: Config) -> None:
         if not name:
             raise ConfigError("analysts", "a name must not be empty")
         _check_prices(config, name, analyst)
+        _check_tenancy(config, name, analyst)
+
+
+def _check_report(config: Config, name: str, settings: ReportSettings) -> None:
+    here = f"reports.{name}"
+    _known(f"{here}.table", settings.table, config.tables, "a table")
+    table = config.tables[settings.table]
+    for attribute, described in settings.attributes.items():
+        beside = table.columns.get(attribute)
+        if described.domain is None and (beside is None or beside.domain is None):
+            problem = "is missing; only values that are public before anybody acts can be shown"
+            raise ConfigError(f"{here}.attributes.{attribute}.domain", problem)
+        if isinstance(described.domain, Reference):
+            _check_public(config, table, described.domain.table, f"{here}.attributes.{attribute}.domain")
+    if settings.entities is not None:
+        _check_public(config, table, settings.entities, f"{here}.entities.table", "a list of entities")
+    if settings.cap is not None and not table.privacy_unit:
+        problem = f"needs tables.{table.name}.privacy_unit, the column that says whose row it is"
+        raise ConfigError(f"{here}.max_events_per_unit", problem)
+
+
+def _check_tenancy(config: Config, name: str, analyst: Analyst) -> None:
+    levels = {level for settings in config.reports.values() for level in settings.levels}
+    for level in analyst.entities or ():
+        if level not in levels:
+            problem = f"no report has entities of this level{nearest(level, sorted(levels))}"
+            raise ConfigError(f"analysts.{name}.entities.{level}", problem)
 
 
 def _check_domains(config: Config, name: str, table: TableSettings) -> None:
-    """A domain that is read from a table of people would publish what they are."""
-    beside = [other for other in config.tables.values() if other.engine == table.engine]
-    people = {text.casefold() for other in beside for text in (other.name, other.source)}
     for column, settings in table.columns.items():
-        if isinstance(settings.domain, Reference) and settings.domain.table.casefold() in people:
-            where = f"tables.{name}.columns.{column}.domain"
-            raise ConfigError(where, f"{settings.domain.table} is a table about people; a domain must be public")
+        if isinstance(settings.domain, Reference):
+            _check_public(config, table, settings.domain.table, f"tables.{name}.columns.{column}.domain")
+
+
+def _check_public(config: Config, table: TableSettings, source: str, where: str, what: str = "a domain") -> None:
+    """A list of values that is read from a table of people would publish what they are."""
+    beside = [other for other in config.tables.values() if other.engine == table.engine]
+    if source.casefold() in {text.casefold() for other in beside for text in (other.name, other.source)}:
+        raise ConfigError(where, f"{source} is a table about people; {what} must be public")
 
 
 def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
@@ -557,30 +493,3 @@ def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
 def _known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:
     if name not in names:
         raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{nearest(name, list(names))}")
-
-
-def _override(document: dict[str, Any], name: str, value: str) -> list[str]:
-    """SFUMATO_A__B=x is `[a] b = x`: TOML where it reads as such, text otherwise. Returns the settings it made."""
-    *path, key = steps = name.removeprefix(PREFIX).lower().split("__")
-    place, made = document, [".".join(steps)]
-    for depth, step in enumerate(path, 1):
-        if step not in place:
-            made.append(".".join(path[:depth]))
-        place = place.setdefault(step, {})
-        if not isinstance(place, dict):
-            raise ConfigError(name, "points below a setting that is not a section")
-    try:
-        read = tomllib.loads(f"value = {value}", parse_float=Decimal)
-    except (ValueError, RecursionError):
-        read = {}
-    place[key] = read["value"] if read.keys() == {"value"} and "\n" not in value else value
-    return made
-
-
-def _blamed(error: ConfigError, variables: Mapping[str, str]) -> ConfigError:
-    """The error, told by the environment variable that it comes from, if it comes from one."""
-    inside = f"{error.setting}.{error.problem.partition(':')[0]}"
-    for setting, name in variables.items():
-        if setting in (error.setting, inside) or error.setting.startswith(f"{setting}."):
-            return ConfigError(name, f"{error.setting} {error.problem}")
-    return error
