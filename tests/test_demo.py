@@ -81,9 +81,18 @@ def test_what_is_spent_adds_up_to_what_is_left(finished: demo.Demo) -> None:
     assert (account.spent, account.left) == (spent, Charge(3000, 30) - spent)
 
 
+def test_the_report_costs_nothing_and_says_what_it_promises(finished: demo.Demo) -> None:
+    report = finished.numbers
+    assert {row["region"] for row in report.rows} == {"emea", "apac", "amer"}
+    assert len(report.rows) == 9
+    assert report.receipt.charge == NOTHING
+    assert report.receipt.guarantee == {"epsilon": 2.0, "unit": "event"}
+
+
 def test_a_demo_that_was_kept_can_be_asked_on(folder: Path, finished: demo.Demo) -> None:
     with Session(folder / "sfumato.toml") as session:
         assert session.ask(demo.TOP.format(10), analyst="anna").receipt.repeat
+        assert session.report({**demo.READS, **demo.WEEKS}, analyst="anna").rows == finished.numbers.rows
     with pytest.raises(InvalidArgument, match="holds a demo already"):
         demo.run(MEMBERS, folder)
 

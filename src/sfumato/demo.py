@@ -35,9 +35,10 @@ from sfumato.client import Client
 from sfumato.config import Budget, Config, load_config
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.noise_key import new_key
-from sfumato.records import Answer, BudgetReport
+from sfumato.records import Answer, BudgetReport, Report
 from sfumato.release import Released, release_counts
 from sfumato.session import Session
+from sfumato.terminal.reports import render_report
 
 if TYPE_CHECKING:
     import httpx2
@@ -73,6 +74,17 @@ day       = { type = "date" }
 [tables.engagements.measures]
 members = { count = "units" }
 
+[reports.reading]                      # numbers that stay what they are: how an article did, by day and by week
+table = "engagements"
+time = "day"
+levels = ["day", "week"]
+entities = ["article"]
+epsilon = 0.5
+[reports.reading.statistics]
+reads = { count = "rows" }
+[reports.reading.attributes]
+region = {}                            # with the domain of the column
+
 [budgets.partner]
 epsilon_per = 0.15
 delta_per   = 1e-10
@@ -100,6 +112,10 @@ QUESTIONS = {
     "Twelve articles instead of ten: the list goes on, and two rows are paid for": TOP.format(12),
 }
 
+READS: dict[str, Any] = {"statistics": "reads", "entity": {"article": "cookie-free-ads-51"}, "attribute": "region"}
+WEEKS = {"start": "2026-10-05", "end": "2026-10-26", "granularity": "week"}
+AFTER = datetime(2026, 11, 1, tzinfo=UTC)  # when the generated days are over
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -120,6 +136,7 @@ class Demo:
     """A run whose questions are asked. `config` is there where its folder is kept."""
 
     answers: dict[str, Answer]
+    numbers: Report
     table: Released
     report: BudgetReport
     budget: Budget
@@ -135,6 +152,7 @@ class Demo:
     def to_dict(self) -> dict[str, Any]:
         return {
             "answers": [{"question": words, **answer.to_dict()} for words, answer in self.answers.items()],
+            "report": self.numbers.to_dict(),
             "published": {"rows": self.table.rows, "statement": dict(self.table.statement)},
             "budget": self.report.to_dict(),
             "guarantee": {"epsilon": self.epsilon, "delta": DELTA, "unit": "member_id"},
@@ -185,8 +203,8 @@ def running(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterat
                 for words, sql in QUESTIONS.items():
                     progress.update(task, advance=1, description="asking")
                     answers[words] = client.ask(sql)
-                report = client.budget()
-        yield Demo(answers, table, report, settings.budgets["partner"], service, config if folder else None)
+                numbers, report = client.report({"report": "reading", **READS, **WEEKS}), client.budget()
+        yield Demo(answers, numbers, table, report, settings.budgets["partner"], service, config if folder else None)
 
 
 def _check_installed() -> None:
@@ -204,12 +222,18 @@ def serving(config: Config) -> Iterator[Service]:
     from sfumato.service.app import create_app
     from sfumato.service.serving import server
 
-    now = datetime.now(UTC)
-    with _bound(config.service.host, config.service.port) as bound, Session(config, finish=False) as session:
+    bound = _bound(config.service.host, config.service.port)
+    with bound, Session(config, clock=_clock, finish=False) as session:
+        now = session.now()
         key, _ = Keys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
         host, port = bound.getsockname()
         with _in_a_thread(uvicorn.Server(server(create_app(session))), bound):
             yield Service(f"http://{host}:{port}", key)
+
+
+def _clock() -> datetime:
+    """The generated days are over, whatever the machine thinks."""
+    return max(datetime.now(UTC), AFTER)
 
 
 def _straight() -> httpx2.BaseTransport:
@@ -279,6 +303,8 @@ def show(demo: Demo, console: Console | None = None) -> None:
     page = console or Console(highlight=False)
     for words, answer in demo.answers.items():
         page.print(terminal.render(answer, title=words), "", sep="\n")
+    page.print(Text("How the article cookie-free-ads-51 did by week, for nothing: a report debits nobody", "bold"))
+    page.print("", render_report(demo.numbers, READS["entity"]), "", sep="\n")
     page.print(Text("A table for everybody: members of as many articles as a small budget buys", "bold"), "", sep="\n")
     page.print(terminal.render_release(demo.table, top=5), "", sep="\n")
     page.print(Text(_promise(demo)))
