@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from adverts import NOW, Adverts, ask, events, hierarchy, lasting, new_adverts, tree
 
-import sfumato.reporting
+import sfumato.reporting.questions
 from sfumato.budget.seals import Seals
 from sfumato.errors import NotFound, NotSupported, Refused, SfumatoError
 from sfumato.query.calendar import Calendar
@@ -199,11 +199,11 @@ def test_a_configuration_without_reports_says_so(world):
 
 
 def test_too_many_cells_and_too_many_rows(world, session, monkeypatch):
-    monkeypatch.setattr(sfumato.reporting, "MOST_CELLS", 100)
+    monkeypatch.setattr(sfumato.reporting.questions, "MOST_CELLS", 100)
     words = refusal(session, attribute="title", granularity="3h")
     assert words.startswith("this rests on more than 100 cells; ask for a shorter range, or without ")
-    monkeypatch.setattr(sfumato.reporting, "MOST_CELLS", 10**6)
-    monkeypatch.setattr(sfumato.reporting, "MOST_ROWS", 20)
+    monkeypatch.setattr(sfumato.reporting.questions, "MOST_CELLS", 10**6)
+    monkeypatch.setattr(sfumato.reporting.questions, "MOST_ROWS", 20)
     words = refusal(session, attribute="title", granularity="day")
     assert words == "granularity: this gives more than 20 rows; take a coarser one, or a top"
     assert sealed(world) == []

@@ -111,9 +111,9 @@ class Cells:
     def __init__(self, policy: ReportPolicy, engine: Engine, seals: Seals, key: bytes) -> None:
         self._policy, self._engine, self._seals, self._key = policy, engine, seals, key
 
-    def read(self, block: Block) -> dict[Place, Seal]:
-        """What is stored of a block."""
-        return self._seals.read(block.places())
+    def read(self, blocks: Iterable[Block]) -> dict[Place, Seal]:
+        """What is stored of these blocks."""
+        return {place: seal for block in blocks for place, seal in self._seals.read(block.places()).items()}
 
     def missing(self, block: Block, found: Mapping[Place, Seal]) -> dict[Place, str]:
         """The vectors of which some value has no cell yet."""
