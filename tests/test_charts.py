@@ -15,10 +15,12 @@ import pytest
 
 from sfumato.charts import (
     NONE_SHOWN,
+    NOTHING_SHOWN,
     Chart,
     Figures,
     Sheet,
     chart,
+    cut_short,
     figure,
     report_chart,
     report_html,
@@ -286,9 +288,66 @@ class TestReports:
             (start + timedelta(days=n), start + timedelta(days=n + (0.25 if n == 3 else 1))) for n in range(4)
         )
         rows = tuple((step, "", (50,)) for step in range(4))
-        cut, whole = (Sheet(None, steps[:n], {"clicks": 4}, rows[:n], "UTC").about() for n in (4, 3))
-        assert cut == "± 4 with 95 % confidence · the last step is shorter · UTC"
-        assert whole == "± 4 with 95 % confidence · UTC"
+        whole = Sheet(None, steps, {"clicks": 4}, rows, "UTC", level="day")
+        cut = replace(whole, cut=(3,))
+        assert cut.about() == "± 4 with 95 % confidence · the last step is shorter than a day · UTC"
+        assert whole.about() == "± 4 with 95 % confidence · UTC"
+        assert [cut.start(step) for step in (0, 3)] == ["2026-10-01", "2026-10-04 (part)"]
+        assert "2026-10-04 (part)" in report_html(cut, {"rows": "4"})
+
+    @pytest.mark.parametrize(
+        ("places", "steps", "level", "said"),
+        [
+            ((), 5, "week", ""),
+            ((0,), 5, "week", "the first step is shorter than a week"),
+            ((4,), 5, "3h", "the last step is shorter than 3 hours"),
+            ((4, 0), 5, "month", "the first and the last steps are shorter than a month"),
+            ((0, 0), 1, "day", "the only step is shorter than a day"),
+        ],
+    )
+    def test_steps_that_are_cut_short_in_words(
+        self, places: tuple[int, ...], steps: int, level: str, said: str
+    ) -> None:
+        assert cut_short(places, steps, level) == said
+
+    @pytest.mark.parametrize("days", [0, 3])
+    @pytest.mark.parametrize("by", [None, "job_title"])
+    @pytest.mark.parametrize("measures", [1, 2])
+    def test_what_is_not_bounded_has_no_interval(self, days: int, by: str | None, measures: int) -> None:
+        rows = [(step, "nurse" if by else "", (50, 5)[:measures]) for step in range(days or 1)]
+        bounded = sheet(*rows, days=days, by=by)
+        bare = replace(bounded, errors=dict.fromkeys(bounded.errors), accuracy="without noise")
+        kinds = ("area", "rule", "tick")
+        first, second = ([self.paths(report_chart(each, title=""), kind) for kind in kinds] for each in (bounded, bare))
+        assert sum(first) > sum(second)
+        said = texts(report_chart(bare, title=""))
+        assert any("without noise" in text for text in said)
+        assert not any("±" in text or "95 %" in text for text in said)
+        assert "±" not in report_chart(bare, title="").to_json()
+        page = report_html(bare, {"rows": "1"})
+        assert "±" not in page
+        assert "currentColor" not in page
+
+    def test_the_title_says_what_was_asked(self) -> None:
+        made = replace(sheet((0, "nurse", (90, 3))), entity={"account": "acme", "campaign": "7"}, asked=OCTOBER)
+        picture = report_chart(made, title="")
+        said = "account acme, campaign 7, from 2026-10-01 to before 2026-11-01"
+        assert picture.spec["title"]["text"] == ["impressions and clicks by job title", said]
+        assert picture.title == f"impressions and clicks by job title, {said}"
+        assert f"<title>{picture.title}</title>" in picture.to_html()
+        assert "Mine" in texts(report_chart(made, title="Mine"))
+        assert said in report_html(made, {"rows": "1"})
+        cut = replace(made, until=date(2026, 10, 9))
+        assert any("complete until 2026-10-09" in text for text in texts(report_chart(cut, title="")))
+
+    @pytest.mark.parametrize("rows", [(), ((2, "nurse", (5, None)),), ((1, "a", (5, 5)), (4, "b", (None, 6)))])
+    def test_all_steps_stay_on_the_axis(self, rows: tuple[tuple[int, str, tuple[int | None, ...]], ...]) -> None:
+        made = replace(sheet(*rows, days=8), errors={"impressions": 9, "clicks": 4})
+        first, second = report_chart(made, title="").spec["vconcat"]
+        domains = [panel["encoding"]["x"]["scale"]["domain"] for panel in (first, second)]
+        assert domains[0] == domains[1]
+        assert [(end["month"], end["date"]) for end in domains[0]] == [(10, 1), (10, 8)]
+        assert report_chart(made, title="").to_png()
 
     def test_the_axis_is_the_reports_own_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whoever draws may live in another zone."""
@@ -315,9 +374,17 @@ class TestReports:
 
     @pytest.mark.parametrize("by", [None, "job_title"])
     @pytest.mark.parametrize("errors", [{"clicks": 4}, {"clicks": 4, "views": 5}])
-    def test_where_nothing_is_shown_there_is_still_a_picture(self, by: str | None, errors: dict[str, int]) -> None:
-        empty = Sheet(by, (), errors, (), "UTC")
-        assert report_chart(empty, title="").to_svg()
+    @pytest.mark.parametrize("days", [0, 1, 4])
+    def test_where_nothing_is_shown_there_is_still_a_picture(
+        self, by: str | None, errors: dict[str, int], days: int
+    ) -> None:
+        hidden = [] if by else [(step, "", (None,) * len(errors)) for step in range(days)]
+        empty = Sheet(by, tuple(day(number + 1) for number in range(days)), errors, tuple(hidden), "UTC")
+        picture = report_chart(empty, title="")
+        assert picture.to_png()
+        said = " ".join(texts(picture))
+        assert NONE_SHOWN in said
+        assert NOTHING_SHOWN not in said
         assert NONE_SHOWN in report_html(empty, {"rows": "0"})
 
     def test_the_table_has_every_statistic_and_bars_of_the_first(self) -> None:

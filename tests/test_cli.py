@@ -159,6 +159,10 @@ class TestHelp:
         if path[0] not in ("demo", "init", "release"):
             assert "[default: sfumato.toml]" in words(shown)
 
+    def test_reports_are_found(self) -> None:
+        assert "sfumato report --config" in told("--help")
+        assert "such as day; all, the default: one number" in words(told("report", "--help"))
+
     def test_help_loads_no_engine(self) -> None:
         code = (
             "import sys; from sfumato.cli import main; main(['budget', '--help'], standalone_mode=False); "
@@ -407,6 +411,8 @@ class TestBudget:
     def test_right_books_are_right(self) -> None:
         told("ask", "--analyst", "anna", TOTAL)
         assert "The books are right" in told("budget", "verify")
+        assert "every cell of a report" in words(told("budget", "verify"))
+        assert "every sealed cell of a report" in words(told("budget", "verify", "--help"))
         found = parsed("budget", "verify")
         assert found["problems"] == []
         fence = Path(found["fence"])

@@ -133,7 +133,7 @@ class TestAsking:
         assert rows[0].split()[0] == "nurse"
         assert {row.split()[0] for row in rows[1:3]} == {"pilot", "clown"}
         assert "█" in rows[0]
-        assert "epsilon 84 for one event, over all that the report shows" in page
+        assert "epsilon 84 for one event, over all that is asked under this policy" in page
         assert "a report debits nobody" in page
 
     def test_json_is_the_answer_and_a_repeat_is_the_same(self) -> None:
@@ -168,6 +168,55 @@ class TestAsking:
         assert parsed(*asked)["options"] == ["actions"]
         assert parsed(*asked, "--no-options")["options"] == []
         assert parsed(*asked, "--option", "tree", "--option", "totals")["options"] == ["totals", "tree"]
+
+    def test_the_heading_is_of_what_was_asked_also_when_all_is_hidden(self, shop: Path) -> None:
+        rewrite(shop, {"max_versions = 2": "max_versions = 2\nmin_count = 5000"})
+        for more in (("--attribute", "job_title"), ("--granularity", "day"), ("--attribute", "region", "--top", "1")):
+            page = told(
+                "report", "--analyst", "anna", "--statistic", "clicks", "--entity", "campaign=c0", *MARCH, *more
+            )
+            assert page.splitlines()[0] == "account a0, campaign c0, from 2024-03-01 to before 2024-04-01"
+            assert "Small counts are not shown, and all of these are small." in page
+
+    def test_the_answer_knows_its_question(self) -> None:
+        found = parsed("report", *ASK, *MARCH)
+        asked = {name: found[name] for name in ("report", "entity", "start", "end")}
+        assert asked == {
+            "report": "ads",
+            "entity": {"account": "a0"},
+            "start": "2024-03-01T00:00:00",
+            "end": "2024-04-01T00:00:00",
+        }
+
+    def test_numbers_that_were_raised_have_no_interval(self) -> None:
+        for more in ((), ("--granularity", "day"), ("--granularity", "day", "--attribute", "seniority")):
+            page = told("report", *ASK, *DAYS, *more, "--option", "monotone")
+            assert "±" not in page
+            assert "95%" not in page
+            assert "with 95 % confidence, before monotone raises the numbers" in words(page)
+            assert "error95 is of the noise alone: monotone raises the numbers" in words(page)
+
+    def test_exact_totals(self, shop: Path) -> None:
+        rewrite(shop, {"max_versions = 2": 'exact_totals = "known to the advertiser"'})
+        totals, parts = parsed("report", *ASK, *MARCH), parsed("report", *ASK, *MARCH, "--attribute", "job_title")
+        promise = {"epsilon": 36.0, "unit": "event", "totals": "exact"}
+        assert [found["receipt"]["guarantee"] for found in (totals, parts)] == [promise, promise]
+        assert [found["receipt"]["mechanism"] for found in (totals, parts)] == ["exact", "canonical_laplace"]
+        page = words(told("report", *ASK, *MARCH, "--option", "totals"))
+        assert "exact, without noise" in page
+        assert "policy; totals are exact and not covered" in page
+        assert "95" not in page
+
+    def test_steps_that_are_cut_short_are_marked(self) -> None:
+        ends = ("--start", "2024-03-04 12:00", "--end", "2024-03-06 03:00", "--granularity", "day")
+        page = told("report", *ASK, *ends)
+        starts = [line.split()[:3] for line in page.splitlines()[3:6]]
+        assert [start[0] for start in starts] == ["2024-03-04", "2024-03-05", "2024-03-06"]
+        assert ["(part)" in start for start in starts] == [True, False, True]
+        assert "the first and the last steps are shorter than a day" in words(page)
+        across = told("report", *ASK, *ends, "--attribute", "seniority", env={"COLUMNS": "120"})
+        assert across.splitlines()[3].count("(part)") == 2
+        assert "shorter than" not in words(told("report", *ASK, *DAYS, "--granularity", "day"))
 
     @pytest.mark.parametrize("name", ["c.svg", "c.png", "c.html", "c.json"])
     def test_a_chart_is_saved(self, shop: Path, name: str) -> None:

@@ -117,6 +117,38 @@ class TestTheNumbers:
         assert min(exact, 1) <= wins <= min(exact + 0.0001, 1)
 
 
+REPORTED = (
+    '[tables.events]\nengine = "e"\nsource = "events"\n'
+    '[reports.ads]\ntable = "events"\ntime = "at"\nepsilon = 1\nstatistics.clicks = { count = "rows" }\n'
+)
+
+
+class TestReportsAlone:
+    """Who may ask no questions is not told about an epsilon of zero."""
+
+    NOTHING = DEFAULT.replace("3000", "0").replace("calls = 30", "calls = 0")
+
+    def test_a_budget_of_nothing_is_told_as_such(self) -> None:
+        told = in_words(promise(self.NOTHING + ANNA))
+        assert told == "anna may spend nothing: no question is answered, and only reports tell anything."
+        found = explained(self.NOTHING + ANNA + '[analysts.ben]\nbudget = "partner"\n')
+        words = " ".join(not_bounded(found))
+        assert "epsilon 0.00" not in words
+        assert "Periods" not in words
+        tracked = promise(self.NOTHING + 'mode = "track"\n' + ANNA)
+        assert not tracked.nothing
+
+    def test_a_table_that_nobody_can_ask_needs_no_cap(self) -> None:
+        text = TABLE + REPORTED + DEFAULT + ANNA + '[analysts.ben]\nbudget = "partner"\n'
+        assert explained(text).uncapped == ("t",)
+        capped = text.replace('source = "t.parquet"', 'source = "t.parquet"\ncap = "partner"')
+        assert explained(capped).uncapped == ()
+        assert "Tables without a cap" not in " ".join(not_bounded(explained(capped)))
+        alone = explained(capped).together
+        assert alone is not None
+        assert alone.epsilon == promise(DEFAULT + ANNA).whole.epsilon
+
+
 class TestTogether:
     ORGANISATION = '[organisations.acme]\nbudget = "shared"\n'
     SHARED = f'[budgets.shared]\n{BUDGET}information = 4000\ncalls = 40\nresets = "monthly"\n'

@@ -108,6 +108,56 @@ class TestAskedAtOnce:
         assert "sizes (its type cannot be asked about)" in result.stdout
 
 
+class TestTheReportInIt:
+    """A commented example, which holds when its lines are no comment any more."""
+
+    def uncommented(self) -> str:
+        path = Path("shop/sfumato.toml")
+        head, _, rest = path.read_text("utf-8").partition("# [reports.overview]")
+        example, _, tail = f"# [reports.overview]{rest}".partition("\n\n")
+        lines = (line.removeprefix("# ") for line in example.splitlines())
+        path.write_text(head + "\n".join(lines) + "\n\n" + tail, encoding="utf-8")
+        return str(path)
+
+    @pytest.mark.parametrize("target", ["orders.parquet", "orders.csv", "orders"])
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            "'red' AS colour, DATE '2026-01-15' AS day",
+            "'red' AS colour, TIMESTAMP '2026-01-15 10:00:00' AS at, DATE '2026-01-15' AS day",
+            "7 AS size, DATE '2026-01-15' AS day",
+            "'a' AS start, 'b' AS events, 'c' AS \"Colour of it\", TIMESTAMP '2026-01-15 10:00:00' AS \"a \"\"b\"\"\"",
+        ],
+    )
+    def test_it_can_be_asked_at_once(self, target: str, columns: str) -> None:
+        write(target, columns)
+        source = ("--source", target) if "." in target else ("--source", target, "--database", "shop.duckdb")
+        started("shop", *source, "--unit", "person")
+        config = self.uncommented()
+        assert invoke("policy", "check", "--config", config).exit_code == 0
+        days = ("--start", "2026-01-01", "--end", "2026-02-01")
+        asked = ("report", "--config", config, "--analyst", "anna", "--statistic", "events", *days)
+        result = invoke(*asked, "--json")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert abs(json.loads(result.stdout)["rows"][0]["events"] - 2000) < 500
+
+    def test_moments_of_a_csv_file_with_offsets(self) -> None:
+        write("orders.csv", "'2026-01-31T23:30:00-02:00' AS at")
+        started("shop", "--source", "orders.csv", "--unit", "person")
+        config = self.uncommented()
+        days = ("--start", "2026-01-01", "--end", "2026-03-01", "--granularity", "month")
+        asked = ("report", "--config", config, "--analyst", "anna", "--statistic", "events", *days)
+        rows = json.loads(invoke(*asked, "--json").stdout)["rows"]
+        assert rows[0]["events"] < 500 < rows[1]["events"]
+
+    def test_without_a_column_of_time_it_says_so(self) -> None:
+        write("orders.parquet", "'red' AS colour")
+        started("shop", "--source", "orders.parquet", "--unit", "person")
+        text = Path("shop/sfumato.toml").read_text("utf-8")
+        assert "It needs a column of moments or of days" in text
+        assert "[reports." not in text
+
+
 @pytest.mark.slow
 class TestHostileNames:
     @pytest.mark.parametrize("name", HOSTILE)

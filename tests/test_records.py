@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from html.parser import HTMLParser
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import InvalidArgument
-from sfumato.records import Answer, Receipt
+from sfumato.records import Answer, Receipt, Report
 
 RECEIPT = Receipt(
     mechanism="unknown_gumbel",
@@ -215,3 +216,111 @@ class TestTheReceiptInWords:
         assert LIST.lines()["receipt"] == "unknown_gumbel, without counts"
         with pytest.raises(InvalidArgument, match="ask with counts"):
             LIST.chart()
+
+
+def week(number: int) -> date:
+    return date(2026, 9, 28) + 7 * number * timedelta(days=1)
+
+
+SERIES = Report(
+    {"start": "date", "end": "date", "clicks": "integer", "views": "integer"},
+    [{"start": week(at), "end": week(at + 1), "clicks": 10 + at, "views": 90} for at in range(4)],
+    False,
+    replace(
+        RECEIPT,
+        mechanism="canonical_laplace",
+        error95={"clicks": 3, "views": 3},
+        guarantee={"epsilon": 45.0, "unit": "event"},
+    ),
+    report="ads",
+    entity={"account": "acme", "campaign": "7"},
+    start=week(0),
+    end=week(9),
+    complete_until=week(4),
+    granularity="week",
+)
+BY_TITLE = replace(
+    SERIES,
+    columns={"start": "date", "end": "date", "title": "text", "clicks": "integer", "views": "integer"},
+    rows=[{"start": week(2), "end": week(3), "title": "nurse", "clicks": 7, "views": None}],
+    notes=("counts below 5 are not shown",),
+)
+
+
+class TestReports:
+    @pytest.mark.parametrize("moments", ["date", "timestamp"])
+    def test_the_serial_form_holds_the_question(self, moments: str) -> None:
+        clock = (lambda day: day) if moments == "date" else (lambda day: datetime(day.year, day.month, day.day, 3))
+        ends = {name: clock(getattr(SERIES, name)) for name in ("start", "end", "complete_until")}
+        report = replace(SERIES, columns=SERIES.columns | {"start": moments, "end": moments}, rows=[], **ends)
+        serial = json.loads(json.dumps(report.to_dict()))
+        assert (serial["report"], serial["entity"]) == ("ads", {"account": "acme", "campaign": "7"})
+        assert (serial["start"], serial["end"]) == (ends["start"].isoformat(), ends["end"].isoformat())
+        assert Report.from_dict(serial) == report
+
+    def test_steps_of_which_nothing_is_shown_are_still_there(self) -> None:
+        for report in (SERIES, BY_TITLE, replace(BY_TITLE, rows=[])):
+            assert report.sheet().steps == tuple((week(at), week(at + 1)) for at in range(4))
+            assert "vconcat" in report.chart().spec
+        assert BY_TITLE.sheet().rows == ((2, "nurse", (7, None)),)
+        assert replace(BY_TITLE, granularity="all").sheet().steps == ((week(2), week(3)),)
+
+    def test_steps_are_those_of_the_zone(self) -> None:
+        """The hour from two to three is not there."""
+        columns = BY_TITLE.columns | {"start": "timestamp", "end": "timestamp"}
+        ends = [datetime(2026, 3, 29), datetime(2026, 3, 29, 4)]
+        times = {"start": ends[0], "end": ends[1], "complete_until": ends[1], "granularity": "1h"}
+        night = replace(BY_TITLE, columns=columns, rows=[], zone="Europe/Berlin", **times)
+        assert [start.hour for start, _ in night.sheet().steps if isinstance(start, datetime)] == [0, 1, 3]
+
+    def test_steps_that_are_cut_short_are_known(self) -> None:
+        days = timedelta(days=2)
+        assert SERIES.sheet().cut == ()
+        assert replace(BY_TITLE, start=week(0) + days).sheet().cut == (0,)
+        assert replace(BY_TITLE, complete_until=week(4) - days).sheet().cut == (3,)
+
+    @pytest.mark.parametrize(
+        ("options", "attribute", "said"),
+        [
+            ((), False, "clicks within 3, views within 3 with 95 % confidence"),
+            (("tree", "actions"), False, "clicks within 3, views within 3 with 95 % confidence"),
+            (("totals",), True, "clicks within 3, views within 3 with 95 % confidence"),
+            (("totals",), False, "noise within 3 with 95 % confidence, before totals raises the numbers"),
+            (("monotone",), True, "noise within 3 with 95 % confidence, before monotone raises the numbers"),
+            (
+                ("monotone", "totals", "tree"),
+                False,
+                "noise within 3 with 95 % confidence, before monotone and totals raise the numbers",
+            ),
+        ],
+    )
+    def test_a_number_that_was_raised_has_no_interval(
+        self, options: tuple[str, ...], attribute: bool, said: str
+    ) -> None:
+        report = replace(BY_TITLE if attribute else SERIES, options=options)
+        assert report.lines()["receipt"] == f"canonical_laplace, {said}"
+        raised = said.startswith("noise")
+        assert report.sheet().bounded is not raised
+        assert ("±" in report._repr_html_()) is not raised
+        assert ("±" in report.chart().to_json()) is not raised
+
+    def test_noise_that_differs_is_told_of_each(self) -> None:
+        receipt = replace(SERIES.receipt, error95={"clicks": 3, "views": 1200})
+        told = replace(SERIES, options=("monotone",), receipt=receipt).lines()["receipt"]
+        assert "noise of clicks within 3, noise of views within 1,200 with 95 % confidence, before" in told
+
+    def test_exact_numbers_have_neither_noise_nor_intervals(self) -> None:
+        guarantee = {"epsilon": 12.0, "unit": "event", "totals": "exact"}
+        receipt = replace(SERIES.receipt, mechanism="exact", error95={"clicks": 0, "views": 0}, guarantee=guarantee)
+        report = replace(SERIES, receipt=receipt, options=("totals", "monotone"))
+        lines = report.lines()
+        assert lines["receipt"] == "exact, without noise"
+        assert lines["guarantee"] == (
+            "epsilon 12 for one event, over all that is asked under this policy; totals are exact and not covered"
+        )
+        assert "95 %" not in " ".join(lines.values()) + report.chart().to_json()
+        assert "±" not in report._repr_html_() + report.chart().to_json()
+        assert report.raised == ()
+
+    def test_the_guarantee_is_of_the_policy(self) -> None:
+        assert SERIES.lines()["guarantee"] == "epsilon 45 for one event, over all that is asked under this policy"

@@ -77,13 +77,13 @@ class Catalog:
             moment = zip(tables.items(), versions, strict=True)
             # A table without measures is there for reports alone.
             built = {name: self._table(table, version) for (name, table), version in moment if table.measures}
-            self._policy = (versions, Policy(built))
+            self._policy = (versions, Policy(built, tuple(self._config.reports)))
         return self._policy[1]
 
     def policy_at(self, table: str, version: str, now: datetime) -> Policy:
         """The policy with one table at another data version."""
         policy = self.policy(now)
-        return Policy({**policy.tables, table: replace(policy.table(table), version=version)})
+        return replace(policy, tables={**policy.tables, table: replace(policy.table(table), version=version)})
 
     def problems(self) -> Iterator[ConfigError]:
         """Every way in which the configuration does not fit the live schema."""
@@ -137,7 +137,29 @@ def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
         sources |= {public: located(public, config.folder) for public in report.public() if public not in sources}
     limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
     types = {name: written_types(table) | _summed(config, name) for name, table in tables.items()}
-    return DuckDBEngine(sources, database=settings.database, types=types, **limits)
+    try:
+        return DuckDBEngine(sources, database=settings.database, types=types, **limits)
+    except EngineFailed as failed:
+        for setting, public in _public(config, tables):
+            start = f"table {public!r}: "
+            if str(failed).startswith(start) and public not in tables:
+                raise ConfigError(setting, str(failed).removeprefix(start)) from None
+        raise
+
+
+def _public(config: Config, tables: Mapping[str, TableSettings]) -> Iterator[tuple[str, str]]:
+    """The settings that name public tables, with what they name."""
+    for name, report in config.reports.items():
+        if report.table in tables:
+            if report.entities is not None:
+                yield f"reports.{name}.entities.table", report.entities
+            for attribute, described in report.attributes.items():
+                if isinstance(described.domain, Reference):
+                    yield f"reports.{name}.attributes.{attribute}.domain", described.domain.table
+    for table in tables.values():
+        for column, written in table.columns.items():
+            if isinstance(written.domain, Reference):
+                yield f"tables.{table.name}.columns.{column}.domain", written.domain.table
 
 
 def written_types(table: TableSettings) -> dict[str, str]:

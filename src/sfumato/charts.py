@@ -17,8 +17,8 @@ import json
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from pathlib import Path
 from types import ModuleType
@@ -81,14 +81,15 @@ class Figures:
     """What there is to draw: keys in the columns `by` and, unless `measure` is None, a count or a number for each.
 
     Each is right within `error` with 95 % confidence or, where there are `intervals`, the truth lies in the row's own.
-    `thinned` says that small groups are absent, `total` of how many rows these are the largest.
+    Where `error` is None no interval is drawn. `thinned` says that small groups are absent, `total` of how many rows
+    these are the largest.
     """
 
     by: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...]
     measure: str | None = None
     counts: tuple[float, ...] = ()
-    error: int = 0
+    error: int | None = 0
     thinned: bool = False
     intervals: tuple[tuple[float, float], ...] = ()
     total: int | None = None
@@ -100,15 +101,20 @@ class Figures:
         """
         if self.intervals:
             return self.intervals[row]
-        count = self.counts[row]
-        low = count - self.error
-        return (max(low, 0) if count > 0 else low), count + self.error
+        count, error = self.counts[row], self.error or 0
+        low = count - error
+        return (max(low, 0) if count > 0 else low), count + error
 
     def within(self, row: int) -> str:
         """The interval of a row in words."""
         if self.intervals:
             return " to ".join(map(figure, self.intervals[row]))
-        return f"± {self.error:,}"
+        return "" if self.error is None else f"± {self.error:,}"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is known where the truth lies."""
+        return bool(self.intervals) or self.error is not None
 
     def span(self) -> tuple[float, float]:
         """The ends of an axis that holds 0 and every interval."""
@@ -117,10 +123,11 @@ class Figures:
 
     def about(self) -> str:
         """What a reader of the picture must know."""
-        error = "with 95 % confidence intervals" if self.intervals else f"± {self.error:,} with 95 % confidence"
+        error = "with 95 % confidence intervals" if self.intervals else f"± {self.error or 0:,} with 95 % confidence"
         count, total = len(self.keys), self.total or 0
         largest = [f"the {count:,} largest of {total:,}"] if count < total else []
-        return " · ".join([error, *largest, *(["small groups are absent"] if self.thinned else [])])
+        absent = ["small groups are absent"] if self.thinned else []
+        return " · ".join([*([error] if self.bounded else []), *largest, *absent])
 
     @property
     def _parts(self) -> bool:
@@ -139,6 +146,11 @@ class Chart:
 
     spec: dict[str, Any]
 
+    @property
+    def title(self) -> str:
+        text = self.spec["title"]["text"]
+        return text if isinstance(text, str) else ", ".join(text)
+
     def to_json(self) -> str:
         return json.dumps(self.spec, indent=2, ensure_ascii=False)
 
@@ -152,7 +164,7 @@ class Chart:
 
     def to_html(self) -> str:
         """A page that holds the picture and nothing else: no script, nothing to fetch."""
-        head = f'<meta charset="utf-8"><title>{html.escape(self.spec["title"]["text"])}</title>'
+        head = f'<meta charset="utf-8"><title>{html.escape(self.title)}</title>'
         return f"<!doctype html>\n<html><head>{head}</head>\n<body>{self.to_svg()}</body></html>\n"
 
     def save(self, path: str | Path) -> None:
@@ -171,7 +183,7 @@ class Chart:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        bundle: dict[str, Any] = {_MIME: self.spec, "text/plain": f"Chart: {self.spec['title']['text']}"}
+        bundle: dict[str, Any] = {_MIME: self.spec, "text/plain": f"Chart: {self.title}"}
         if importlib.util.find_spec("vl_convert"):
             bundle["image/png"] = self.to_png()
         return bundle
@@ -189,16 +201,22 @@ def chart(figures: Figures, *, title: str) -> Chart:
     """Horizontal bars with error whiskers, the largest on top."""
     if figures.measure is None:
         raise InvalidArgument("chart", "this list has no counts to draw; ask with counts")
-    about = figures.about()
     by, measure = " · ".join(map(heading, figures.by)), heading(figures.measure)
+    about = figures.about()
+    head: dict[str, Any] = {
+        "text": visible(title) or (f"{measure} by {by}" if by else measure),
+        "subtitle": about if figures.keys else [about, NOTHING_SHOWN],
+    }
+    return _bars(figures, head)
+
+
+def _bars(figures: Figures, head: dict[str, Any]) -> Chart:
+    by, measure = " · ".join(map(heading, figures.by)), heading(figures.measure or "")
     axes: dict[str, Any] = {} if figures.keys else {"axis": None}
     return Chart(
         {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "title": {
-                "text": visible(title) or (f"{measure} by {by}" if by else measure),
-                "subtitle": about if figures.keys else [about, NOTHING_SHOWN],
-            },
+            "title": head,
             "data": {"values": _values(figures)},
             "width": 480,
             "height": {"step": 22},
@@ -206,7 +224,7 @@ def chart(figures: Figures, *, title: str) -> Chart:
                 "x": {"type": "quantitative", "title": measure, **axes},
                 "y": {"field": "label", "type": "nominal", "sort": None, "title": by or None, **axes},
             },
-            "layer": _layers(figures.span()),
+            "layer": _layers(figures),
             "config": copy.deepcopy(_LOOK | {"axisX": _LOOK["axisX"] | {"format": figures.ticks}}),
         }
     )
@@ -230,20 +248,25 @@ def _apart(labels: Sequence[str]) -> list[str]:
 
 def _bar(figures: Figures, row: int, label: str) -> dict[str, Any]:
     count, (low, high) = figures.counts[row], figures.interval(row)
-    said = f"{label}: {figure(count)}{', ' if figures.intervals else ' '}{figures.within(row)}"
+    said = f"{label}: {figure(count)}{', ' if figures.intervals else ' '}{figures.within(row)}".rstrip()
     return {"count": count, "low": low, "high": high, "end": max(high, 0), "figure": figure(count), "said": said}
 
 
-def _layers(span: tuple[float, float]) -> list[dict[str, Any]]:
-    """Bars, the line they start from, whiskers with their ends, and the counts in figures.
+def _layers(figures: Figures) -> list[dict[str, Any]]:
+    """Bars, the line they start from, whiskers with their ends where there are intervals, and the counts in figures.
 
     Without a `description` of our own, Vega-Lite would write the titles of the axes into an expression, unescaped.
     """
-    x = {"field": "count", "stack": None, "scale": {"domain": list(span), "nice": True, "zero": True}}
+    x = {"field": "count", "stack": None, "scale": {"domain": list(figures.span()), "nice": True, "zero": True}}
     said = {"field": "said", "type": "nominal"}
     line = {"type": "rule", "color": _INK, "strokeWidth": 1.2, "aria": False}
     cap = {"type": "tick", "color": _INK, "thickness": 1.2, "size": 8, "aria": False}
     words = {"type": "text", "align": "left", "dx": 6, "color": _INK, "fontSize": 11, "aria": False}
+    whiskers: list[dict[str, Any]] = [
+        {"mark": line, "encoding": {"x": {"field": "low"}, "x2": {"field": "high"}}},
+        {"mark": cap, "encoding": {"x": {"field": "low"}}},
+        {"mark": cap, "encoding": {"x": {"field": "high"}}},
+    ]
     return [
         {
             "mark": {"type": "bar", "color": _BAR, "height": {"band": 0.7}},
@@ -254,9 +277,7 @@ def _layers(span: tuple[float, float]) -> list[dict[str, Any]]:
             "mark": {"type": "rule", "color": _QUIET, "aria": False},
             "encoding": {"x": {"datum": 0}, "y": None},
         },
-        {"mark": line, "encoding": {"x": {"field": "low"}, "x2": {"field": "high"}}},
-        {"mark": cap, "encoding": {"x": {"field": "low"}}},
-        {"mark": cap, "encoding": {"x": {"field": "high"}}},
+        *(whiskers if figures.bounded else []),
         {"mark": words, "encoding": {"x": {"field": "end"}, "text": {"field": "figure", "type": "nominal"}}},
     ]
 
@@ -335,14 +356,26 @@ class Sheet:
     """The numbers of a report: for each step of time and each key of the column `by`, a count of every measure.
 
     A row is (the place of its step, its key, its counts); a count that is None is not shown. Without `by` the counts
-    are totals. `errors` have for each measure the half-width that holds with 95 %.
+    are totals. `errors` have for each measure the half-width that holds with 95 %; None where no such interval is
+    known, and then `accuracy` says in words what is.
+
+    The question is that of an `entity`, by level from the top, in the range `asked`, of which all before `until` is
+    complete. The places of steps that are shorter than their `level` are in `cut`; `hides` says that small counts are
+    not shown.
     """
 
     by: str | None
     steps: tuple[tuple[date, date], ...]
-    errors: Mapping[str, int]
+    errors: Mapping[str, int | None]
     rows: tuple[tuple[int, str, tuple[int | None, ...]], ...]
     zone: str
+    entity: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[date, date] | None = None
+    until: date | None = None
+    level: str = "all"
+    cut: tuple[int, ...] = ()
+    accuracy: str = ""
+    hides: bool = False
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -360,10 +393,35 @@ class Sheet:
     def over_time(self) -> bool:
         return len(self.steps) > 1
 
-    def moment(self, moment: date) -> str:
-        """A border of a step, without the time of day where all of them are midnights."""
-        timed = isinstance(moment, datetime) and any(map(_timed, itertools.chain(*self.steps)))
-        return moment.isoformat(sep=" ", timespec="minutes") if timed else moment.isoformat()[:10]  # type: ignore[call-arg]
+    @property
+    def shows(self) -> bool:
+        """Whether any count is shown."""
+        return any(count is not None for _, _, counts in self.rows for count in counts)
+
+    @property
+    def whose(self) -> str:
+        return ", ".join(f"{heading(level)} {visible(name)}" for level, name in self.entity.items())
+
+    @property
+    def range(self) -> str:
+        """The range that was asked for, in words."""
+        if self.asked is None:
+            return ""
+        timed = any(map(_timed, self.asked))
+        start, end = (_written(moment, timed=timed) for moment in self.asked)
+        return f"from {start} to before {end}"
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What is counted; and of whom and when."""
+        names = " and ".join(map(heading, self.measures))
+        counted = names if self.by is None else f"{names} by {heading(self.by)}"
+        return counted, ", ".join(part for part in (self.whose, self.range) if part)
+
+    def start(self, step: int) -> str:
+        """The start of a step, without the time of day where all are midnights; marked where the step is cut short."""
+        timed = any(_timed(start) for start, _ in self.steps)
+        return f"{_written(self.steps[step][0], timed=timed)}{' (part)' if step in self.cut else ''}"
 
     def counts(self, measure: str) -> dict[tuple[int, str], int | None]:
         """The counts of one measure, by step and key."""
@@ -385,22 +443,30 @@ class Sheet:
         )
 
     def _key(self, step: int, key: str) -> tuple[str, ...]:
-        when = [self.moment(self.steps[step][0])] if self.over_time else []
+        when = [self.start(step)] if self.over_time else []
         return (*when, *([] if self.by is None else [key]))
 
     def within(self, measure: str) -> str:
-        """How far off a count may be, in few words."""
-        return f"± {self.errors[measure]:,}"
+        """How far off a count may be, in few words; none where that is not known."""
+        error = self.errors[measure]
+        return "" if error is None else f"± {error:,}"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is known how far off the counts may be."""
+        return None not in self.errors.values()
 
     def about(self, total: int = 0) -> str:
         """What a reader of the picture must know; `total` is of how many keys those in it are the largest."""
         alike = len(set(self.errors.values())) == 1
         each = self.measures[:1] if alike else self.measures
         errors = ", ".join(self.within(name) if alike else f"{heading(name)} {self.within(name)}" for name in each)
+        error = f"{errors} with 95 % confidence" if self.bounded else visible(self.accuracy)
         largest = [f"the {len(_LINES)} largest of {total:,}"] if total > len(_LINES) else []
-        gaps = ["small counts are not shown"] if self.thinned else []
+        gaps = ["small counts are not shown"] if self.shows and (self.hides or self.thinned) else []
         zone = [visible(self.zone)] if self.over_time else []
-        return " · ".join([f"{errors} with 95 % confidence", *largest, *gaps, *self._clipped(), *zone])
+        parts = error, *largest, *gaps, *self._clipped(), cut_short(self.cut, len(self.steps), self.level), *zone
+        return " · ".join(part for part in parts if part)
 
     @property
     def thinned(self) -> bool:
@@ -409,35 +475,49 @@ class Sheet:
         return not every or any(count is None for _, _, counts in self.rows for count in counts)
 
     def _clipped(self) -> list[str]:
-        """Whether a range cuts its first or its last step short, so that their counts are smaller."""
-        if not self.over_time:
+        """Where the numbers end, if that is before the end that was asked for."""
+        if self.asked is None or self.until is None or self.until >= self.asked[1]:
             return []
-        lengths = [end - start for start, end in self.steps]
-        most = max(lengths)
-        short = [name for name, each in (("first", lengths[0]), ("last", lengths[-1])) if each < most * 0.85]
-        return [f"the {' and the '.join(short)} step{' is' if len(short) == 1 else 's are'} shorter"] if short else []
+        return [f"complete until {_written(self.until, timed=_timed(self.until))}"]
 
 
 def _timed(moment: date) -> bool:
     return isinstance(moment, datetime) and moment.time() != time()
 
 
+def _written(moment: date, *, timed: bool) -> str:
+    whole = moment.isoformat(" ", "minutes") if isinstance(moment, datetime) else moment.isoformat()
+    return whole if timed else whole[:10]
+
+
+def cut_short(places: Iterable[int], steps: int, level: str) -> str:
+    """Which of so many steps are shorter than their level of time, in words; none for no places.
+
+    >>> cut_short([0], 5, "week")
+    'the first step is shorter than a week'
+    """
+    names = ["the only" if steps == 1 else "the last" if place else "the first" for place in sorted({*places})]
+    verb = "step is" if len(names) == 1 else "steps are"
+    length = f"{level[:-1]} hours" if level[:1].isdigit() else f"a {level}"
+    return f"{' and '.join(names)} {verb} shorter than {length}" if names else ""
+
+
 def report_chart(sheet: Sheet, *, title: str) -> Chart:
     """Bars with whiskers for one range of time; for several, lines in a band as wide as their error."""
-    if not sheet.over_time and len(sheet.measures) == 1:
-        return chart(sheet.figures(sheet.measures[0]), title=title)
-    if not sheet.over_time and sheet.by is None:
-        return chart(_totals(sheet), title=title or " and ".join(map(heading, sheet.measures)))
-    panels = _curves(sheet) if sheet.over_time else _columns(sheet)
-    names = " and ".join(map(heading, sheet.measures))
     about = sheet.about(len(sheet.keys) if sheet.over_time else 0)
+    head = {
+        "text": visible(title) or _wrapped(*sheet.titles),
+        "subtitle": [*_folded(about), *([] if sheet.shows else [NONE_SHOWN])],
+    }
+    if not sheet.over_time and len(sheet.measures) == 1:
+        return _bars(sheet.figures(sheet.measures[0]), head)
+    if not sheet.over_time and (sheet.by is None or not sheet.shows):
+        return _bars(_totals(sheet), head)
+    panels = _curves(sheet) if sheet.over_time else _columns(sheet)
     return Chart(
         {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "title": {
-                "text": visible(title) or (names if sheet.by is None else f"{names} by {heading(sheet.by)}"),
-                "subtitle": [*_halves(about), *([] if sheet.rows else [NONE_SHOWN])],
-            },
+            "title": head,
             "vconcat" if sheet.over_time else "hconcat": panels,
             "resolve": {"scale": {"color": "shared"}, "legend": {"color": "shared"}},
             "config": copy.deepcopy(_LOOK | (_STEPS_LOOK if sheet.over_time else {"concat": {"spacing": 28}})),
@@ -445,23 +525,34 @@ def report_chart(sheet: Sheet, *, title: str) -> Chart:
     )
 
 
-def _halves(about: str) -> list[str]:
-    """A long line as two."""
-    first, _, rest = about.partition(" · ")
-    return [first, rest] if len(about) > _WIDE else [about]
+def _folded(about: str) -> list[str]:
+    """A long line as several, none of which breaks a part."""
+    first, *parts = about.split(" · ")
+    lines = [first]
+    for part in parts:
+        longer = f"{lines[-1]} · {part}"
+        lines = [*lines[:-1], longer] if len(longer) <= _WIDE else [*lines, part]
+    return lines
 
 
-_WIDE = 80
-NONE_SHOWN = "No count is large enough to be shown."
+def _wrapped(counted: str, asked: str) -> str | list[str]:
+    """A title, in two lines where it is long."""
+    whole = f"{counted}, {asked}" if asked else counted
+    return whole if len(whole) <= _TITLE else [counted, asked]
+
+
+_WIDE, _TITLE = 80, 56
+NONE_SHOWN = "Small counts are not shown, and all of these are small."
 
 
 def _totals(sheet: Sheet) -> Figures:
     """The totals of one range, a bar for each statistic."""
     (counts,) = [counts for _, _, counts in sheet.rows] or [()]
     told = [(name, count) for name, count in zip(sheet.measures, counts, strict=False) if count is not None]
-    intervals = tuple((max(count - sheet.errors[name], 0), count + sheet.errors[name]) for name, count in told)
+    errors = [(count, error) for name, count in told if (error := sheet.errors[name]) is not None]
+    intervals = tuple((max(count - error, 0), count + error) for count, error in errors)
     keys, numbers = tuple((heading(name),) for name, _ in told), tuple(count for _, count in told)
-    return Figures(("statistic",), keys, "count", numbers, intervals=intervals)
+    return Figures(("statistic",), keys, "count", numbers, error=None, intervals=intervals)
 
 
 def _columns(sheet: Sheet) -> list[dict[str, Any]]:
@@ -482,7 +573,7 @@ def _columns(sheet: Sheet) -> list[dict[str, Any]]:
                 "x": {"type": "quantitative", "title": heading(figures.measure or ""), "axis": {"tickCount": 3}},
                 "y": y | ({"axis": None} if place else {}),
             },
-            "layer": _layers(figures.span()),
+            "layer": _layers(figures),
         }
         for place, figures in enumerate(map(sheet.figures, sheet.measures))
     ]
@@ -512,6 +603,18 @@ def _curve_panel(sheet: Sheet, lines: Mapping[str, tuple[str, str]], title: str 
     said = {"field": "said", "type": "nominal"}
     y = {"type": "quantitative", "title": None, "scale": {"domain": [0, most], "nice": True}}
     detail = {"field": "run", "type": "nominal"}
+    band: dict[str, Any] = {"y": {"field": "low", **y}, "y2": {"field": "high"}}
+    bands: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "area", "opacity": 0.16, "strokeWidth": 0, "aria": False},
+            "encoding": {**band, "detail": detail},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 4, "opacity": 0.2, "aria": False},
+            "transform": [{"filter": "datum.alone"}],
+            "encoding": band,
+        },
+    ]
     return {
         **({"title": {"text": title, "fontSize": 13, "offset": 8}} if title else {}),
         "data": {"values": points},
@@ -519,18 +622,10 @@ def _curve_panel(sheet: Sheet, lines: Mapping[str, tuple[str, str]], title: str 
         "height": 240,
         "encoding": {"x": _time_axis(sheet), "color": _color([*lines]), "description": said, "tooltip": said},
         "layer": [
-            {
-                "mark": {"type": "area", "opacity": 0.16, "strokeWidth": 0, "aria": False},
-                "encoding": {"y": {"field": "low", **y}, "y2": {"field": "high"}, "detail": detail},
-            },
+            *(bands if sheet.bounded else []),
             {
                 "mark": {"type": "line", "strokeWidth": 2, "strokeJoin": "round", "aria": False},
                 "encoding": {"y": {"field": "count", **y}, "detail": detail},
-            },
-            {
-                "mark": {"type": "rule", "strokeWidth": 4, "opacity": 0.2, "aria": False},
-                "transform": [{"filter": "datum.alone"}],
-                "encoding": {"y": {"field": "low", **y}, "y2": {"field": "high"}},
             },
             {
                 "mark": {"type": "point", "filled": True, "size": 26, "opacity": 1},
@@ -543,7 +638,7 @@ def _curve_panel(sheet: Sheet, lines: Mapping[str, tuple[str, str]], title: str 
 
 def _points(sheet: Sheet, label: str, measure: str, key: str) -> list[dict[str, Any]]:
     """The shown counts of one line. `run` tells stretches without a gap apart; what stands alone is a dot."""
-    counts, error = sheet.counts(measure), sheet.errors[measure]
+    counts, error = sheet.counts(measure), sheet.errors[measure] or 0
     points: list[dict[str, Any]] = []
     run, before = 0, -1
     for step, (start, _) in enumerate(sheet.steps):
@@ -554,7 +649,7 @@ def _points(sheet: Sheet, label: str, measure: str, key: str) -> list[dict[str, 
             run += 1
         before = step
         ends = {"low": max(count - error, 0), "high": count + error}
-        said = f"{label}, {sheet.moment(start)}: {figure(count)} {sheet.within(measure)}"
+        said = f"{label}, {sheet.start(step)}: {figure(count)} {sheet.within(measure)}".rstrip()
         names = {"label": label, "at": f"{start.isoformat()[:10]}T{_clock(start)}Z", "run": f"{label} {run}"}
         points.append({**names, "count": count, **ends, "said": said})
     sizes, few = Counter(point["run"] for point in points), len(sheet.steps) <= _DOTTED
@@ -569,7 +664,10 @@ def _clock(moment: date) -> str:
 
 
 def _time_axis(sheet: Sheet) -> dict[str, Any]:
-    """Ticks stand at the starts of steps. The clock is the report's own, whatever the zone of who draws."""
+    """From the first step to the last, shown or not, with ticks at starts of steps.
+
+    The clock is the report's own, whatever the zone of who draws.
+    """
     starts = [start for start, _ in sheet.steps]
     ticks = starts[:: math.ceil(len(starts) / _TICKS)]
     timed, years = any(map(_timed, ticks)), len({start.year for start in ticks}) > 1
@@ -580,7 +678,7 @@ def _time_axis(sheet: Sheet) -> dict[str, Any]:
         "field": "at",
         "type": "temporal",
         "title": None,
-        "scale": {"type": "utc"},
+        "scale": {"type": "utc", "domain": [_tick(starts[0]), _tick(starts[-1])]},
         "axis": {"values": [_tick(start) for start in ticks], "format": pattern, "grid": False, "labelFlush": True},
     }
 
@@ -598,7 +696,7 @@ def _color(labels: Sequence[str]) -> dict[str, Any]:
         "type": "nominal",
         "sort": None,
         "scale": {"domain": [*labels], "range": [*_LINES[: len(labels)]]},
-        "legend": None if len(labels) == 1 else legend,
+        "legend": legend if len(labels) > 1 else None,
     }
 
 
@@ -743,7 +841,8 @@ def _bar_html(figures: Figures, row: int) -> str:
         'border:solid currentColor;border-width:0 1px"></div>'
         f'<div style="{across(low, high)};top:50%;border-top:1px solid currentColor"></div>'
     )
-    return _cell_html("td", "width:45%", f'<div style="position:relative;height:1.3em">{bar}{whisker}</div>')
+    drawn = bar + (whisker if figures.bounded else "")
+    return _cell_html("td", "width:45%", f'<div style="position:relative;height:1.3em">{drawn}</div>')
 
 
 def _percent(part: float, whole: float) -> str:
@@ -755,10 +854,12 @@ MOST_HTML = 200
 
 def report_html(sheet: Sheet, lines: Mapping[str, str]) -> str:
     """The numbers of a report as a table, with bars for the first statistic, and `lines` below it."""
-    body = _sheet_html(sheet) if sheet.rows else f'<p style="margin:.3em 0">{NONE_SHOWN}</p>'
-    rest = len(sheet.rows) - MOST_HTML
+    body = _sheet_html(sheet) if sheet.shows else f'<p style="margin:.3em 0">{NONE_SHOWN}</p>'
+    rest = len(sheet.rows) - MOST_HTML if sheet.shows else 0
     more = f'<p style="margin:.3em 0">and {rest:,} more rows; see to_pandas()</p>' if rest > 0 else ""
-    return _page_html(body + more, lines)
+    asked = sheet.titles[1]
+    head = f'<p style="margin:.3em 0"><b>{html.escape(asked)}</b></p>' if asked else ""
+    return _page_html(head + body + more, lines)
 
 
 def _sheet_html(sheet: Sheet) -> str:
@@ -768,9 +869,9 @@ def _sheet_html(sheet: Sheet) -> str:
         within = f' <span style="font-weight:normal;opacity:.75">{sheet.within(name)}</span>'
         heads.append(_cell_html("th", "text-align:right", _escaped(heading(name)) + within))
     heads.append(_cell_html("th", "width:45%", ""))
-    first = sheet.measures[0]
     some = replace(sheet, rows=sheet.rows[:MOST_HTML])
-    bars = iter([_bar_html(some.figures(first), row) for row in range(len(some.figures(first).counts))])
+    figures = some.figures(sheet.measures[0])
+    bars = iter([_bar_html(figures, row) for row in range(len(figures.counts))])
     rows = []
     for step, key, counts in some.rows:
         cells = [_key_html(part) for part in some._key(step, key)]

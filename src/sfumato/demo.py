@@ -304,7 +304,7 @@ def show(demo: Demo, console: Console | None = None) -> None:
     for words, answer in demo.answers.items():
         page.print(terminal.render(answer, title=words), "", sep="\n")
     page.print(Text("How the article cookie-free-ads-51 did by week, for nothing: a report debits nobody", "bold"))
-    page.print("", render_report(demo.numbers, READS["entity"]), "", sep="\n")
+    page.print("", render_report(demo.numbers), "", sep="\n")
     page.print(Text("A table for everybody: members of as many articles as a small budget buys", "bold"), "", sep="\n")
     page.print(terminal.render_release(demo.table, top=5), "", sep="\n")
     page.print(Text(_promise(demo)))

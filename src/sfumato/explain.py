@@ -72,6 +72,11 @@ class Promise:
         return self.account.budget.mode == "track"
 
     @property
+    def nothing(self) -> bool:
+        """Whether no question is ever answered."""
+        return not self.tracked and not self.account.budget.cap
+
+    @property
     def whole(self) -> Bound:
         return next(bound for bound in self.bounds if bound.words == ALL)
 
@@ -130,7 +135,7 @@ def explain(
     if analyst is not None:
         own = {account.name for account in accounts_of(config, analyst)}
         accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
-    uncapped = tuple(name for name, table in config.tables.items() if not table.cap)
+    uncapped = tuple(name for name, table in config.tables.items() if table.measures and not table.cap)
     promises = tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values())
     return Explanation(
         promises,
@@ -249,7 +254,8 @@ def _together(config: Config) -> Bound | None:
         group = (analyst.organisation, "") if analyst.organisation else ("", name)
         groups.setdefault(group, []).append(config.budgets[analyst.budget])
     people = [_least(members, config, organisation) for (organisation, _), members in groups.items()]
-    caps = [None if table.cap is None else _Sum.of(config.budgets[table.cap]) for table in config.tables.values()]
+    asked = [table for table in config.tables.values() if table.measures]  # the others are there for reports alone
+    caps = [None if table.cap is None else _Sum.of(config.budgets[table.cap]) for table in asked]
     sums = [_added(people), _added(caps) if caps else None]
     bounds = [total.bound("all analysts together") for total in sums if total is not None]
     found = [bound for bound in bounds if bound.epsilon is not None]
@@ -287,6 +293,8 @@ def in_words(promise: Promise) -> str:
             f"{_who(promise)} has {TRACKED}. The limit of {_amount(budget)} is only counted against. "
             "One question alone still has its bound, but nothing limits how many are asked."
         )
+    if promise.nothing:
+        return f"{_who(promise)} may spend nothing: no question is answered, and only reports tell anything."
     whole = promise.whole
     if whole.epsilon is None:
         return (
@@ -330,7 +338,7 @@ def _amount(budget: Budget) -> str:
 
 def not_bounded(explained: Explanation) -> Iterator[str]:
     """What the numbers do not cover, a sentence or two for each."""
-    if any(promise.account.budget.resets != "never" for promise in explained.promises):
+    if any(promise.account.budget.resets != "never" and not promise.nothing for promise in explained.promises):
         yield "Periods add up. Every reset is a new budget about the same people; see the year in the table."
     yield from _colluding(explained)
     yield "Grants add to a budget for one period and are not in this file; see: sfumato budget show."
@@ -345,7 +353,7 @@ def not_bounded(explained: Explanation) -> Iterator[str]:
 
 
 def _colluding(explained: Explanation) -> Iterator[str]:
-    if len(explained.analysts) < 2:
+    if len(explained.analysts) < 2 or (explained.together is not None and explained.together.epsilon == 0):
         return
     where = f" Tables without a cap: {', '.join(explained.uncapped)}." if explained.uncapped else ""
     bound = explained.together

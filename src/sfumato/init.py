@@ -276,8 +276,20 @@ def written(draft: _Draft) -> str:
         unit=f"privacy_unit = {quoted(draft.unit)}".ljust(40),
         columns=columns + left_out,
         measure=bare(draft.measure),
+        report=_report(draft),
         analyst=bare(draft.analyst),
     )
+
+
+def _report(draft: _Draft) -> str:
+    """A report that holds as soon as its lines are no comment; or what it lacks."""
+    time = next((name for kind in ("timestamp", "date") for name, has in draft.columns.items() if has == kind), None)
+    if time is None:
+        return "# It needs a column of moments or of days, and this table has none.\n"
+    by = [name for name, kind in draft.columns.items() if kind == "text" and name.casefold() not in _TAKEN]
+    attributes = f"[reports.overview.attributes]\n{bare(by[0])} = {{ domain = [{_EXAMPLE}] }}\n" if by else ""
+    lines = _REPORT.format(table=quoted(draft.table), time=quoted(time), attributes=attributes)
+    return "".join(f"# {line}\n" for line in lines.splitlines())
 
 
 def _is_csv(source: str) -> bool:
@@ -286,7 +298,22 @@ def _is_csv(source: str) -> bool:
 
 _GUESSED = """
 # CSV has no types: those below were guessed from a sample of the rows, once; correct them. Without one it is text,
-# and a cell that does not fit makes questions fail. Better: Parquet, or a table of DuckDB with explicit types."""
+# and a cell that does not fit makes questions fail (a moment: is NULL). Better: Parquet, or a table of DuckDB."""
+
+_TAKEN = ("start", "end", "events")  # columns of every row of the report below
+_EXAMPLE = '"one", "another"'
+
+_REPORT = """\
+[reports.overview]
+table = {table}
+time = {time}
+zone = "UTC"                           # whose midnights days begin at
+levels = ["day", "month", "year"]
+lag = "1d"                             # when all rows of a day are surely there; what comes later is not counted
+epsilon = 0.1                          # of one cell; what they add up to: sfumato report explain
+[reports.overview.statistics]
+events = {{ count = "rows" }}
+{attributes}"""
 
 _TEMPLATE = """\
 # What may be asked about your people, by whom, and how much of it.
@@ -324,6 +351,9 @@ max_k = 100                              # the longest list
 # visits = {{ count = "rows", max_per_unit = 5 }}         # rows, at most 5 a person and group
 # bought = {{ sum = "quantity", max_per_unit = 20 }}      # a column of whole numbers, at most 20 a person and group
 
+# What is shown over time, to everybody the same and at no budget: sfumato report. It has a guarantee of its own, for
+# one row. With entities = ["account", "campaign"], columns of yours, it is of one account or one campaign at a time.
+{report}
 # What this budget means for one person: sfumato policy explain
 [budgets.partner]
 epsilon_per = 0.15                       # smaller is more private and more noisy

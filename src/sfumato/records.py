@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # How a cell is read back from its serial form; what is not listed is itself.
 _CELLS: Mapping[str, Callable[[Any], Any]] = {"date": date.fromisoformat, "timestamp": datetime.fromisoformat}
 
+EXACT = "exact"
+"""The mechanism of numbers without noise."""
+
 # What a column becomes in a data frame. pandas has no type for days; they are its timestamps at midnight.
 _PANDAS: Mapping[str, str] = {
     "text": "str",
@@ -45,8 +48,10 @@ _SQL: Mapping[str, str] = {
 class Receipt:
     """What an answer is worth and what it cost.
 
-    `error95` is, for the measure, the half-width that holds with 95 % for one count. `left` is what the asker may
-    still spend until `resets`. `digest` names the answer: whoever has it can ask whether it is still the same.
+    `error95` is, for the measure, the half-width that holds with 95 % for one count; of a report it is that of the
+    noise alone, before monotone and totals raise the numbers. `left` is what the asker may still spend until `resets`.
+    `digest` names the answer: whoever has it can ask whether it is still the same. `guarantee` is what a report as a
+    whole promises; its `totals` are "exact" where it does not cover them.
     """
 
     mechanism: str
@@ -206,10 +211,19 @@ class Report(Answer):
 
     A count that is None is too small to be shown. `start` and `end` are what the clocks show in `zone`; the row is of
     what happened from `start` on and before `end`. `options` are those that made the numbers agree with one another.
+
+    It knows its question: the `report`, the `entity` by level from the top, the range that was asked for, of which all
+    before `complete_until` is in the numbers, and the `granularity` of its steps, "all" for one.
     """
 
-    options: Sequence[str] = field(default=())
-    zone: str = "UTC"
+    report: str = field(kw_only=True)
+    entity: Mapping[str, str] = field(kw_only=True)
+    start: date = field(kw_only=True)
+    end: date = field(kw_only=True)
+    complete_until: date = field(kw_only=True)
+    granularity: str = field(kw_only=True, default="all")
+    options: Sequence[str] = field(kw_only=True, default=())
+    zone: str = field(kw_only=True, default="UTC")
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -220,24 +234,55 @@ class Report(Answer):
         """The column that the numbers are broken down by; None for totals."""
         return next((name for name in self.columns if name not in ("start", "end", *self.statistics)), None)
 
+    @property
+    def exact(self) -> bool:
+        """Whether the numbers have no noise: totals that the reader knows anyway."""
+        return self.receipt.mechanism == EXACT
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """The options that raised these numbers, so that `error95`, which is of the noise, does not bound them."""
+        of_totals = () if self.attribute is None else ("totals",)
+        raising = tuple(option for option in ("monotone", "totals") if option not in of_totals)
+        return () if self.exact else tuple(option for option in raising if option in self.options)
+
     def to_dict(self) -> dict[str, Any]:
         """The serial form: what the HTTP interface sends."""
-        return {**Answer.to_dict(self), "options": list(self.options), "zone": self.zone}
+        return {
+            "report": self.report,
+            "entity": dict(self.entity),
+            "start": _serial(self.start),
+            "end": _serial(self.end),
+            "complete_until": _serial(self.complete_until),
+            "granularity": self.granularity,
+            **Answer.to_dict(self),
+            "options": list(self.options),
+            "zone": self.zone,
+        }
 
     @classmethod
     def from_dict(cls, serial: Mapping[str, Any]) -> Report:
         """The inverse of `to_dict`."""
-        answer = Answer.from_dict(serial)
-        parts = answer.columns, answer.rows, answer.stopped, answer.receipt, answer.notes
-        return cls(*parts, options=tuple(serial["options"]), zone=serial["zone"])
+        answer, moment = Answer.from_dict(serial), _CELLS[serial["columns"]["start"]]
+        return cls(
+            *(answer.columns, answer.rows, answer.stopped, answer.receipt, answer.notes),
+            report=serial["report"],
+            entity=serial["entity"],
+            start=moment(serial["start"]),
+            end=moment(serial["end"]),
+            complete_until=moment(serial["complete_until"]),
+            granularity=serial["granularity"],
+            options=tuple(serial["options"]),
+            zone=serial["zone"],
+        )
 
     def sheet(self) -> Sheet:
         """The numbers as a page and a picture need them: steps, keys as text, and a count for each statistic."""
         from sfumato.charts import Sheet, cell
 
-        steps = dict.fromkeys((row["start"], row["end"]) for row in self.rows)
+        steps, cut = self._steps()
         place = {step: at for at, step in enumerate(steps)}
-        by, names = self.attribute, self.statistics
+        by, names, bounded = self.attribute, self.statistics, not (self.exact or self.raised)
         rows = (
             (
                 place[row["start"], row["end"]],
@@ -246,14 +291,46 @@ class Report(Answer):
             )
             for row in self.rows
         )
-        return Sheet(by, tuple(steps), {name: self.receipt.error95[name] for name in names}, tuple(rows), self.zone)
+        return Sheet(
+            by=by,
+            steps=tuple(steps),
+            errors={name: self.receipt.error95[name] if bounded else None for name in names},
+            rows=tuple(rows),
+            zone=self.zone,
+            entity=self.entity,
+            asked=(self.start, self.end),
+            until=self.complete_until,
+            level=self.granularity,
+            cut=cut,
+            accuracy=self._accuracy(),
+            hides=any("not shown" in note for note in self.notes),
+        )
+
+    def _steps(self) -> tuple[list[tuple[date, date]], tuple[int, ...]]:
+        """All steps of the complete range, also those of which nothing is shown; and which of them are cut short."""
+        from sfumato.query.calendar import ALL, Calendar
+
+        told = {(row["start"], row["end"]) for row in self.rows}
+        if self.granularity == ALL:
+            return sorted(told) or [(self.start, self.complete_until)], ()
+        calendar = Calendar((self.granularity,), self.zone)
+        start, end = (calendar.instant("start", moment) for moment in (self.start, self.complete_until))
+        ranges = calendar.steps(start, end, self.granularity)
+        days = self.columns["start"] == "date"
+        walls = ((wall.date() if days else wall for wall in map(calendar.wall, step)) for step in ranges)
+        steps = sorted(told | {(first, last) for first, last in walls})
+        first = [0] if calendar.floor(start) < start else []
+        return steps, (*first, *([len(steps) - 1] if calendar.ceil(end) > end else []))
 
     def figures(self) -> Figures:
         """The shown counts of the first statistic, as bars."""
         return self.sheet().figures(self.statistics[0])
 
     def chart(self, *, title: str = "") -> Chart:
-        """Bars with error whiskers for one range of time; for a series, lines in a band as wide as the error."""
+        """Bars with error whiskers for one range of time; for a series, lines in a band as wide as the error.
+
+        Numbers that are exact, or that options have raised, have neither whiskers nor bands.
+        """
         from sfumato import charts
 
         return charts.report_chart(self.sheet(), title=title)
@@ -266,15 +343,34 @@ class Report(Answer):
     def lines(self) -> dict[str, str]:
         """The receipt and the notes in words, a label for each line."""
         receipt = self.receipt
-        widths = ", ".join(f"{name} within {receipt.error95[name]:,}" for name in self.statistics)
-        promise = receipt.guarantee or {"epsilon": 0, "unit": receipt.unit}
         return {
-            "receipt": f"{receipt.mechanism}, {widths} with 95 % confidence",
-            "guarantee": f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}, over all that the report shows",
+            "receipt": f"{receipt.mechanism}, {self._accuracy()}",
+            "guarantee": self._promise(),
             "charge": "nothing: a report debits nobody",
             "data": f"{receipt.data_version}, times in {self.zone}",
             "rows": "; ".join([str(len(self.rows)), *self.notes]),
         }
+
+    def _accuracy(self) -> str:
+        """How far off the numbers may be, in words; of the noise alone where options have raised the numbers."""
+        if self.exact:
+            return "without noise"
+        errors = {name: self.receipt.error95[name] for name in self.statistics}
+        if not self.raised:
+            return f"{', '.join(f'{name} within {error:,}' for name, error in errors.items())} with 95 % confidence"
+        alike = len(set(errors.values())) == 1
+        widths = (
+            {"": next(iter(errors.values()))} if alike else {f" of {name}": error for name, error in errors.items()}
+        )
+        noise = ", ".join(f"noise{whose} within {error:,}" for whose, error in widths.items())
+        verb = "raise" if len(self.raised) > 1 else "raises"
+        return f"{noise} with 95 % confidence, before {' and '.join(self.raised)} {verb} the numbers"
+
+    def _promise(self) -> str:
+        promise = self.receipt.guarantee or {"epsilon": 0, "unit": self.receipt.unit}
+        exact = "; totals are exact and not covered" if promise.get("totals") == EXACT else ""
+        whole = "over all that is asked under this policy"
+        return f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}, {whole}{exact}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +571,7 @@ class Tables:
     @classmethod
     def from_dict(cls, serial: Mapping[str, Any]) -> Tables:
         """The inverse of `to_dict`."""
-        reports = [ReportRow.from_dict(row) for row in serial.get("reports", ())]
+        reports = tuple(map(ReportRow.from_dict, serial.get("reports", ())))
         return cls([TableRow.from_dict(row) for row in serial["rows"]], reports)
 
 

@@ -80,6 +80,12 @@ REPORT = Report(
         guarantee={"epsilon": 45.0, "unit": "event"},
     ),
     ("counts below 3 are not shown",),
+    report="ads",
+    entity={"account": "acme", "campaign": "spring"},
+    start=datetime(2026, 10, 25),
+    end=datetime(2026, 10, 26),
+    complete_until=datetime(2026, 10, 25, 6),
+    granularity="3h",
     options=("actions",),
     zone="Europe/Berlin",
 )

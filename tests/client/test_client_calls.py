@@ -320,7 +320,7 @@ def test_the_client_carries_no_engine():
     code = f"""
 import sys, httpx2
 import sfumato, sfumato.client, sfumato.client.dbapi
-answer = {{**{ANSWER.to_dict()!r}, 'options': [], 'zone': 'UTC'}}
+answer = {REPORT.to_dict()!r}
 transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=answer))
 with sfumato.Client({URL!r}, "k", transport=transport) as client:
     client.report("ads", statistics="clicks", start="2026-10-01", end="2026-11-01")

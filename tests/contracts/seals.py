@@ -71,7 +71,8 @@ def read(seals: Seals, places: Iterable[Place], definition: str = DEFINITION) ->
 
 
 def resealed(seals: Seals, *, most: int = 2, dry: bool = False, **terms: Any) -> Resealed:
-    whole = {"start": at(NOW - 1000 * DAY), "end": at(NOW + 1000 * DAY), "entities": None}
+    whole = {"start": at(NOW - 1000 * DAY), "end": at(NOW + 1000 * DAY)}
+    whole |= {"entities": None, "definition": lambda _: DEFINITION}
     return seals.reseal("ads", **{**whole, **terms}, most=most, now=NOW, dry=dry)
 
 
@@ -374,9 +375,29 @@ class SealsContract(LedgerPlace):
         assert opened(seals, days(2), OTHER, most=2) == again
         kept = stored(seals, again, part(70))
         assert read(seals, days(2), OTHER) == kept
-        assert read(seals, days(2)) == {}
+        assert read(seals, days(2)) == before  # put back as it was: these have been seen, and cost nothing
+        assert opened(seals, days(2), most=2) == before
         assert seals.standing("ads") == (2, 2)
-        refused(lambda: opened(seals, days(2), most=2))
+        refused(lambda: opened(seals, days(2), "a third", most=2))
+
+    def test_a_definition_that_is_put_back_can_be_sealed_anew(self):
+        seals = self.seals()
+        drawn(seals, [day()], most=4)
+        drawn(seals, [day()], OTHER, most=4)
+        assert resealed(seals, most=4) == Resealed(1, 2, 3)
+        assert read(seals, [day()]) == {}
+        assert opened(seals, [day()], most=4)[day()].number == 3
+        assert resealed(seals, most=4, definition=lambda _: None) == Resealed(0, 0, 0)
+
+    def test_a_definition_that_is_put_back_goes_on_as_it_was(self):
+        seals = self.seals()
+        first = drawn(seals, [day()], most=3)
+        drawn(seals, [day()], OTHER, most=3)
+        grown = stored(seals, first, Part(('"new"',), (9,)))[day()]
+        assert grown.number == first[day()].number
+        assert cells(grown) == {**cells(first[day()]), '"new"': 9}
+        assert read(seals, [day()])[day()] == grown
+        assert not seals._ledger.verify()
 
     def test_a_version_too_many_is_refused_with_the_ways_out(self):
         seals = self.seals()

@@ -9,6 +9,7 @@ import stat
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -621,6 +622,70 @@ def test_no_row_of_a_csv_file_changes_its_types(tmp_path, cell):
     with DuckDBEngine({"t": str(tmp_path / "x.csv")}, types={"t": {"n": "integer"}}) as engine:
         assert engine.schema("t") == {"unit": "text", "age": "text", "n": "integer"}
         assert engine.run(exp.select(exp.func("SUM", exp.column("n"))).from_("t")) == [(9,)]
+
+
+MOMENTS = {
+    "2026-06-06 21:40:34": datetime(2026, 6, 6, 21, 40, 34),
+    "2026-06-06T21:40:34": datetime(2026, 6, 6, 21, 40, 34),
+    "2026-06-06T21:40:34Z": datetime(2026, 6, 6, 21, 40, 34),
+    "2026-06-06t21:40:34z": datetime(2026, 6, 6, 21, 40, 34),
+    "2026-06-06T21:40:34.5Z": datetime(2026, 6, 6, 21, 40, 34, 500_000),
+    "2026-06-06T21:40:34.123456789Z": datetime(2026, 6, 6, 21, 40, 34, 123_456),
+    '"2026-06-06T21:40:34,25Z"': datetime(2026, 6, 6, 21, 40, 34, 250_000),
+    "2026-06-06T21:40:34+02:00": datetime(2026, 6, 6, 19, 40, 34),
+    "2026-06-06T21:40:34.5+0200": datetime(2026, 6, 6, 19, 40, 34, 500_000),
+    "2026-06-06 21:40:34+02": datetime(2026, 6, 6, 19, 40, 34),
+    "2026-06-06T21:40:34-05:30": datetime(2026, 6, 7, 3, 10, 34),
+    "2026-06-06T21:40Z": datetime(2026, 6, 6, 21, 40),
+    "2026-06-06": datetime(2026, 6, 6),
+    "20260606T214034Z": datetime(2026, 6, 6, 21, 40, 34),
+    "20260606T214034+0200": datetime(2026, 6, 6, 19, 40, 34),
+    " 2026-06-06T21:40:34Z ": datetime(2026, 6, 6, 21, 40, 34),
+}
+NO_MOMENTS = ["", '""', "n/a", "2026-02-30", "2026-06-06T25:00:00Z", "1780782034", "21:40:34", "999999999-01-01", "'"]
+
+
+def moments(path: Path, cells: Sequence[str], types: Any = None) -> DuckDBEngine:
+    path.write_text("u,at\n" + "".join(f"{number},{cell}\n" for number, cell in enumerate(cells)))
+    return DuckDBEngine({"t": str(path)}, types=types)
+
+
+AT = exp.column("at", quoted=True)
+WRITTEN = {"t": {"u": "integer", "at": "timestamp"}}
+
+
+def test_moments_in_a_csv_file_have_any_form_of_iso_8601(tmp_path):
+    with moments(tmp_path / "x.csv", list(MOMENTS), WRITTEN) as engine:
+        assert engine.schema("t") == {"u": "integer", "at": "timestamp"}
+        found = engine.run(exp.select(AT).from_("t").order_by("u"))
+    assert [moment for (moment,) in found] == list(MOMENTS.values())
+
+
+@pytest.mark.parametrize("cell", NO_MOMENTS)
+@pytest.mark.parametrize("place", [0, 1, 5000])
+def test_a_cell_that_is_no_moment_is_null_and_changes_no_other(tmp_path, cell, place):
+    cells = ["2026-06-06T21:40:34Z"] * 5000
+    cells.insert(place, cell)
+    with moments(tmp_path / "x.csv", cells, WRITTEN) as engine:
+        late = exp.GTE(this=AT, expression=exp.cast(exp.Literal.string("2026-06-06 21:00:00"), "TIMESTAMP"))
+        query = exp.select(exp.Count(this=exp.Star())).from_("t")
+        assert engine.run(query.where(late)) == [(5000,)]
+        assert engine.run(query.where(exp.Is(this=AT.copy(), expression=exp.Null()))) == [(1,)]
+        assert engine.run(query) == [(5001,)]
+
+
+@pytest.mark.parametrize("cell", [cell for cell in MOMENTS if cell.startswith("2026-06-06T")])
+def test_moments_that_are_guessed_are_read_as_those_that_are_written(tmp_path, cell):
+    with moments(tmp_path / "x.csv", [cell, cell]) as engine:
+        if engine.schema("t")["at"] == "timestamp":  # or text, for which a type can be written
+            assert engine.run(exp.select(AT).from_("t")) == [(MOMENTS[cell],)] * 2
+
+
+def test_a_cell_that_is_no_moment_beyond_the_sample_is_null(tmp_path):
+    with moments(tmp_path / "x.csv", ["2026-06-06T21:40:34Z"] * 30_000 + ["SECRETCELL"]) as engine:
+        assert engine.schema("t")["at"] == "timestamp"
+        nothing = exp.Is(this=AT, expression=exp.Null())
+        assert engine.run(exp.select("u").from_("t").where(nothing)) == [(30_000,)]
 
 
 def test_folders_named_after_values_are_text_whatever_the_values_are(tmp_path):

@@ -348,13 +348,14 @@ def test_cells_are_not_clamped_and_noise_has_no_bias(place):
 def test_totals_that_are_said_to_be_exact_are(tmp_path, options):
     """Also where some events are of no campaign, so that the campaigns do not add up to the account."""
     clicks = (
-        "SELECT i AS member, TIMESTAMP '2026-01-10' AS at, 'a0' AS account, CASE WHEN i >= 10 THEN 'c' || i % 3 END"
+        "SELECT i AS member, TIMESTAMP '2026-01-10' AS at, 'a0' AS account, 'x' AS title, "
+        "CASE WHEN i >= 10 THEN 'c' || i % 3 END"
     )
     world = new_adverts(
         tmp_path,
         "CREATE TABLE creatives AS SELECT 'a0' AS account, unnest(['c0', 'c1', 'c2']) AS campaign",
         f"CREATE TABLE ads AS {clicks} AS campaign FROM range(100) AS numbers (i)",
-        attributes="",
+        attributes='\ntitle = { domain = ["x"] }',
         statistics='\nclicks = { count = "rows" }',
         entities='{ levels = ["account", "campaign"], table = "creatives" }',
         report='exact_totals = "known to the advertiser"',

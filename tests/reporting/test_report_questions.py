@@ -69,6 +69,8 @@ def sealed(world: Adverts) -> list[tuple[Any, ...]]:
     return world.tables()["seals"]
 
 
+BORDERS = "start and end: must lie on the borders of a 3h in Europe/Berlin; the nearest are"
+
 # (the question, the words)
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"statistics": "clik"}, "statistics: ads has no statistic 'clik'; did you mean clicks?"),
@@ -99,27 +101,51 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"entity": {"account": "a9"}}, "there is no account 'a9' that you may ask about"),
     ({"entity": {"account": "a1", "campaign": "a0c0"}}, "there is no campaign 'a0c0' that you may ask about"),
     ({"end": "2026-01-09"}, "end: comes before start; the range begins with start and ends before end"),
-    ({"end": "2026-01-10"}, "end: is start, so that the range is empty; it ends before end, and holds start"),
+    ({"end": "2026-01-10"}, "end: is start, so that the range is empty; for that one day, end is 2026-01-11"),
+    (
+        {"start": "2026-01-10 03:00", "end": "2026-01-10 03:00"},
+        "end: is start, so that the range is empty; it ends before end, which is 2026-01-10 06:00 or later",
+    ),
+    (
+        {"start": "2026-01-10 04:00", "end": "2026-01-10 04:00"},
+        "end: is start, so that the range is empty; it ends before end, which is 2026-01-10 06:00 or later",
+    ),
+    (
+        {"start": "9998-12-31", "end": "9998-12-31"},
+        "end: is start, so that the range is empty; for that one day, end is 9999-01-01",
+    ),
+    (
+        {"options": ["actions,tree"]},
+        "options: give each once, and not several in one text; there is monotone, totals, tree, actions",
+    ),
+    (
+        {"options": "actions, tree"},
+        "options: give each once, and not several in one text; there is monotone, totals, tree, actions",
+    ),
+    (
+        {"statistics": ["clicks,impressions"]},
+        "statistics: give each once, and not several in one text; there is impressions, clicks, conversions",
+    ),
     ({"start": None}, "start: is missing; it is a day or a moment, such as '2026-10-01'"),
     ({"end": None}, "end: is missing; it is a day or a moment, such as '2026-10-01'"),
     (
         {"start": "2026-01-10 01:00"},
-        "start and end: must lie on the borders of a 3h; the nearest are 2026-01-10 00:00 to 2026-01-22 00:00 "
+        f"{BORDERS} 2026-01-10 00:00 to 2026-01-22 00:00 "
         "or 2026-01-10 03:00 to 2026-01-22 00:00",
     ),
     (
         {"start": "2026-01-10 01:00", "end": "2026-01-10 02:00"},
-        "start and end: must lie on the borders of a 3h; the nearest are 2026-01-10 00:00 to 2026-01-10 03:00 "
+        f"{BORDERS} 2026-01-10 00:00 to 2026-01-10 03:00 "
         "or 2026-01-09 21:00 to 2026-01-10 03:00",
     ),
     (  # 00:00 in Berlin, and not in UTC
         {"start": datetime(2026, 1, 10, tzinfo=UTC)},
-        "start and end: must lie on the borders of a 3h; the nearest are 2026-01-10 00:00 to 2026-01-22 00:00 "
+        f"{BORDERS} 2026-01-10 00:00 to 2026-01-22 00:00 "
         "or 2026-01-10 03:00 to 2026-01-22 00:00",
     ),
     (  # the hour from 02:00 comes twice: that of its second time is within the epoch
         {"start": "2025-10-26T02:00:00+01:00"},
-        "start and end: must lie on the borders of a 3h; the nearest are 2025-10-26 03:00 to 2026-01-22 00:00 "
+        f"{BORDERS} 2025-10-26 03:00 to 2026-01-22 00:00 "
         "or 2025-10-26 00:00 to 2026-01-22 00:00",
     ),
     (
@@ -138,6 +164,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+def test_an_empty_range_of_months_is_told_by_the_next_border(world):
+    world.write_config(levels='["month", "year"]')
+    with world.open() as session:
+        words = refusal(session, start="2026-01-01", end="2026-01-01")
+    assert words == "end: is start, so that the range is empty; it ends before end, which is 2026-02-01 00:00 or later"
+
+
+def test_a_report_is_no_table(world):
+    with world.open() as session, pytest.raises(NotSupported) as error:
+        session.ask("SELECT COUNT(DISTINCT member) FROM ads", analyst="own")
+    assert str(error.value) == "ads is a report and no table; ask `sfumato report --report ads` for its numbers"
+
+
 @pytest.mark.parametrize(("question", "words"), REFUSED, ids=[str(question) for question, _ in REFUSED])
 def test_what_is_refused(world, session, question, words):
     assert refusal(session, **question) == words
@@ -152,7 +191,9 @@ DAY = "must be a date such as '2026-11-15' or a date-time such as '2026-11-15T09
     ("moment", "words"),
     [
         ("yesterday", DAY),
-        ("2026-02-30", DAY),
+        ("2026-02-30", "there is no such day: 2026-02-30"),
+        ("2026-13-01T09:00", "there is no such day: 2026-13-01T09:00"),
+        ("2026-01-10T25:00", "there is no such time: 2026-01-10T25:00"),
         ("", DAY),
         (20260101, DAY),
         ("2026-1-1", DAY),
@@ -445,7 +486,7 @@ def paper(tmp_path) -> Adverts:
 
 def test_the_sums_of_the_paper(paper):
     found, told, notes = promised(paper, **PAPER, report=KNOWN)
-    assert (found.epsilon, told) == (36, {"epsilon": 36.0, "unit": "event"})
+    assert (found.epsilon, told) == (36, {"epsilon": 36.0, "unit": "event", "totals": "exact"})
     assert any(note.startswith("totals are exact") for note in notes)
     found, told, notes = promised(paper, **PAPER)
     assert (found.epsilon, told) == (42, {"epsilon": 42.0, "unit": "event"})
@@ -481,7 +522,8 @@ def test_what_a_policy_adds_up_to(paper, config, epsilon, unit):
     with paper.open() as session:
         found = ask(session, statistics="clicks", **({} if without else {"entity": A0}))
         assert guarantee(session._reports.policies["ads"]).epsilon == epsilon
-        assert found.receipt.guarantee == {"epsilon": float(epsilon), "unit": unit}
+        exact = {"totals": "exact"} if "exact_totals" in config.get("report", "") else {}
+        assert found.receipt.guarantee == {"epsilon": float(epsilon), "unit": unit, **exact}
         assert found.receipt.unit == ("member" if unit == "person" else "event")
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import pytest
 from adverts import Adverts, events, hierarchy
 
@@ -235,7 +236,11 @@ WRONG = {
         '"yes"',
     ): "reports.ads.exact_totals: totals without noise have no guarantee. "
     'Whoever admits that writes "known to the advertiser"; leave it out otherwise',
-    ('"known to the advertiser"', "true"): "reports.ads.exact_totals: must be text in quotes",
+    (
+        '"known to the advertiser"',
+        "true",
+    ): 'reports.ads.exact_totals: must be "known to the advertiser", which admits that totals without noise have no '
+    "guarantee; leave it out otherwise",
     (
         ENTITIES,
         'entities = ["account", "campaign"]',
@@ -393,10 +398,15 @@ WRONG = {
         TENANCY,
         'entities = { acount = ["7"] }',
     ): "analysts.anna.entities.acount: no report has entities of this level; did you mean account?",
-    (TENANCY, 'entities = { account = "7" }'): "analysts.anna.entities.account: must be a list of text in quotes",
-    (TENANCY, "entities = { account = [7] }"): "analysts.anna.entities.account: must be a list of text in quotes",
-    (TENANCY, 'entities = { account = ["7", "7"] }'): "analysts.anna.entities.account: lists something twice",
-    (TENANCY, 'entities = ["7"]'): "analysts.anna.entities: must be a section",
+    (TENANCY, 'entities = { account = "7" }'): "analysts.anna.entities.account: must be a list of names",
+    **{
+        (TENANCY, f"entities = {{ account = [{wrong}] }}"): (
+            "analysts.anna.entities.account: must be a list of names, or of paths from the top: "
+            '["7"] or [["7", "spring"]]'
+        )
+        for wrong in ("7.5", "true", '""', "[]", "[7.5]", '["7", ""]')
+    },
+    (TENANCY, 'entities = ["7"]'): 'analysts.anna.entities: must be names by their level, { level = ["..."] }',
 }
 
 
@@ -430,6 +440,20 @@ def test_a_zone_that_is_refused_is_not_proposed():
 def test_a_table_of_entities_needs_levels():
     with pytest.raises(ConfigError, match="entities"):
         read(changed('["account", "campaign", "creative"]', "[]").replace(TENANCY, ""))
+
+
+def test_names_of_entities_may_be_whole_numbers():
+    found = read(changed(TENANCY, 'entities = { account = [100], campaign = ["8", -9] }'))
+    assert found.analysts["anna"].entities == {"account": ("100",), "campaign": ("8", "-9")}
+
+
+@pytest.mark.parametrize(("entities", "levels"), [("", "[]"), ('entities = ["account"]', '["account"]')])
+def test_a_tree_needs_a_table_of_entities(entities, levels):
+    text = changed(ENTITIES, entities).replace("entity_fanout = 2\n", "").replace(TENANCY, "")
+    with pytest.raises(ConfigError) as error:
+        read(text)
+    words = f'tree needs a table that lists the children: entities = {{ levels = {levels}, table = "..." }}'
+    assert (error.value.setting, error.value.problem) == ("reports.ads.options", words)
 
 
 @pytest.mark.parametrize("lag", ["999999d", "73000d"])
@@ -517,6 +541,26 @@ def problems(folder: Path, text: str = FULL) -> list[str]:
         catalog.close()
 
 
+@pytest.mark.parametrize("table", ["creativs", "creativs.csv", "creativs.parquet"])
+def test_a_table_of_entities_that_is_not_there_is_told_by_its_setting(live, table):
+    [told] = problems(live, changed('table = "creatives"', f'table = "{table}"'))
+    assert told.startswith("reports.ads.entities.table: ")
+    assert "creativs" in told
+
+
+def test_a_domain_that_is_not_there_is_told_by_its_setting(live):
+    [told] = problems(live, changed('table = "titles"', 'table = "titels"'))
+    assert told.startswith("reports.ads.attributes.title.domain: 'titels' is neither a table nor a view")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_can_list_the_entities(live, ending):
+    with duckdb.connect(str(live / "rows.duckdb"), read_only=True) as connection:
+        connection.execute(f"COPY creatives TO '{live / 'listed'}.{ending}'")
+    text = changed('table = "creatives"', f'table = "listed.{ending}"').replace(TENANCY, "")
+    assert problems(live, text) == []
+
+
 def test_what_fits_has_no_problems(live):
     assert problems(live) == []
     assert problems(live, LEAST.replace('type = "duckdb"', 'type = "duckdb"\ndatabase = "rows.duckdb"')) == []
@@ -524,7 +568,12 @@ def test_what_fits_has_no_problems(live):
 
 DIFFERENT = {
     ('time = "at"', 'time = "att"'): "reports.ads.time: att is not in the table; did you mean at?",
-    ('time = "at"', 'time = "kind"'): "reports.ads.time: must be a column of moments or of days; kind holds text",
+    (
+        'time = "at"',
+        'time = "kind"',
+    ): "reports.ads.time: must be a column of moments or of days; kind holds text; "
+    'of a CSV file, write [tables.ads.columns] kind = { type = "timestamp" }, and else cast it in a view',
+    ('time = "at"', 'time = "n"'): "reports.ads.time: must be a column of moments or of days; n holds integer",
     ('time = "at"', 'time = "day"'): "reports.ads.time: day holds days, which have no 12h; begin the levels with day",
     ("title = {", "titel = {"): "reports.ads.attributes.titel: titel is not in the table; did you mean title?",
     ('column = "title"', 'column = "name"'): "reports.ads.attributes.title.domain: titles has no column 'name'",

@@ -54,6 +54,18 @@ class TestShapes:
         assert again.body == json.dumps(embedded.to_dict(), separators=(",", ":")).encode()
         assert Report.from_dict(again.json) == embedded
         assert len(first.json["rows"]) == 6
+        asked = ("acme", "2026-10-28T00:00:00", "2026-11-03T00:00:00", "day")
+        assert tuple(first.json[name] for name in ("start", "end", "granularity")) == asked[1:]
+        assert (first.json["report"], first.json["entity"]) == ("ads", {"account": asked[0]})
+
+    def test_the_entity_is_told_from_the_top(self, ads: Served) -> None:
+        reply = ads.report(ads.key(), {**BY_DAY, "entity": {"creative": "s1"}})
+        assert list(reply.json["entity"].items()) == [("account", "acme"), ("campaign", "spring"), ("creative", "s1")]
+
+    def test_an_end_to_come_is_told_beside_what_is_complete(self, ads: Served) -> None:
+        found = ads.report(ads.key(), {**BY_DAY, "start": "2026-11-01", "end": "2027-01-01"}).json
+        assert found["end"] == "2027-01-01T00:00:00"
+        assert found["complete_until"] == found["rows"][-1]["end"] < found["end"]
 
     @pytest.mark.parametrize("question", [BY_DAY, {**CLICKS, "entity": {"account": "acme", "campaign": "spring"}}])
     def test_nobody_pays_and_every_reader_has_the_same(self, ads: Served, question: dict[str, Any]) -> None:
@@ -153,7 +165,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"end": "9999-12-31T23:00-23:59"}, "end: must lie in the years"),
     ({"end": "2026-10-28"}, "end: is start"),
     ({"end": "2026-10-01"}, "end: comes before start"),
-    ({"start": "2026-10-28T01:00"}, "start and end: must lie on the borders of a 3h; the nearest are 2026-10-28 00:00"),
+    ({"start": "2026-10-28T01:00"}, "start and end: must lie on the borders of a 3h in America/New_York;"),
     ({"start": "2026-11-20", "end": "2026-11-21"}, "start: nothing of this range is complete yet"),
     ({"granularity": "week"}, "granularity: there is no level 'week'"),
     ({"top": 0}, "top: must be a whole number"),

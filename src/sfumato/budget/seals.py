@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -138,14 +138,11 @@ class Seals:
     def read(self, places: Mapping[Place, str]) -> dict[Place, Seal]:
         """What is stored of these places, each with the definition under which it is to be served now.
 
-        Places that are not drawn, or were drawn under another definition, are left out.
+        Places that are not drawn, or were drawn under other definitions alone, are left out.
         """
         with self._books() as books:
-            current = {
-                place: stored[-1]
-                for place, stored in _history(books, places).items()
-                if stored and stored[-1].cells and stored[-1].definition == places[place]
-            }
+            found = {place: _own(stored, places[place]) for place, stored in _history(books, places).items()}
+            current = {place: stored for place, stored in found.items() if stored is not None and stored.cells}
             domains, mark = _domains(books, current.values()), _mark(books, current)
         self._let_leave(mark)
         return _sealed(current, domains)
@@ -159,7 +156,8 @@ class Seals:
         report = _one_report(places)
         with self._books(writing=True) as books:
             history, restores = _history(books, places), _restores(books)
-            current = {place: stored[-1] for place, stored in history.items() if stored}
+            found = {place: _own(stored, places[place]) for place, stored in history.items()}
+            current = {place: stored for place, stored in found.items() if stored is not None}
             new = {
                 place: _next(place, history[place], definition, most, restores)
                 for place, definition in places.items()
@@ -179,9 +177,7 @@ class Seals:
         _check(report, drawn)
         with self._books(writing=True) as books:
             history, restores = _history(books, drawn), _restores(books)
-            if any(not history[place] or history[place][-1].number != number for place, (number, _) in drawn.items()):
-                raise Conflict(SEALED_ANEW)
-            current = {place: history[place][-1] for place in drawn}
+            current = {place: _numbered(history[place], number) for place, (number, _) in drawn.items()}
             domains = _domains(books, current.values())
             parts = {place: _unknown(part, current[place], domains) for place, (_, part) in drawn.items()}
             new = {place: part for place, part in parts.items() if part.values}
@@ -199,31 +195,31 @@ class Seals:
         end: str,
         *,
         entities: Collection[str] | None,
+        definition: Callable[[Place], str | None],
         most: int,
         now: datetime,
         dry: bool,
     ) -> Resealed:
         """Open the next seal of every drawn place of a report (of these entities) whose range meets [start, end).
 
-        All of them or none: `NotSupported` where one would have more than `most` versions. Places that are pending
-        stay so. With `dry` nothing is changed.
+        `definition` is that under which a place is served now, None where it is not any more: such places stay as they
+        are. All of the others or none: `NotSupported` where one would have more than `most` versions. Places that are
+        pending stay so. With `dry` nothing is changed.
         """
         first, last = _moment("start", start), _moment("end", end)
         if first >= last:
             raise InvalidArgument("end", "must be after start")
         with self._books(writing=not dry) as books:
-            places = [
-                place
+            served = {
+                place: defined
                 for place in _places(books, report)
                 if _moment("start", place.start) < last and first < _moment("end", place.end)
-                if entities is None or place.entity in entities
-            ]
-            history, restores = _history(books, places), _restores(books)
-            current = {place: stored[-1] for place, stored in history.items() if stored and stored[-1].cells}
-            new = {
-                place: _next(place, history[place], stored.definition, most, restores)
-                for place, stored in current.items()
+                if (entities is None or place.entity in entities) and (defined := definition(place)) is not None
             }
+            history, restores = _history(books, served), _restores(books)
+            found = {place: _own(stored, served[place]) for place, stored in history.items()}
+            current = {place: stored for place, stored in found.items() if stored is not None and stored.cells}
+            new = {place: _next(place, history[place], served[place], most, restores) for place in current}
             if not dry:
                 _begin(books, report, new, now)
             domains = _domains(books, current.values())
@@ -241,6 +237,18 @@ class Seals:
             )
         return places, highest
 
+    def others(self, report: str, definitions: Collection[str]) -> int:
+        """How many places of a report were drawn under other definitions than these."""
+        with self._books() as books:
+            found = books.run(
+                "SELECT seals.definition, COUNT(DISTINCT seals.place) FROM places "
+                "JOIN seals ON seals.place = places.place "
+                "JOIN cells ON cells.place = seals.place AND cells.number = seals.number "
+                "WHERE places.report = ? GROUP BY seals.definition",
+                report,
+            )
+        return sum(places for definition, places in found if definition not in definitions)
+
     def _books(self, *, writing: bool = False) -> AbstractContextManager[Books]:
         """The ledger's own books: of an old copy, in which cells could be drawn again, there are none."""
         store = self._ledger._store
@@ -252,6 +260,23 @@ class Seals:
 
 
 # -- rules --
+
+
+def _own(history: Sequence[_Stored], definition: str) -> _Stored | None:
+    """The seal of a definition: the last of its own. One that was given up before it was drawn is none.
+
+    What was drawn under a definition is served under it again, whatever was drawn under others in between: it has been
+    seen, and costs nothing.
+    """
+    own = [stored for stored in history if stored.definition == definition]
+    return own[-1] if own and (own[-1].cells or own[-1] is history[-1]) else None
+
+
+def _numbered(history: Sequence[_Stored], number: int) -> _Stored:
+    for stored in history:
+        if stored.number == number and _own(history, stored.definition) is stored:
+            return stored
+    raise Conflict(SEALED_ANEW)
 
 
 def _stands(stored: _Stored | None, definition: str, most: int, restores: Sequence[_Restore]) -> bool:

@@ -32,6 +32,9 @@ def main() -> None:
     Point it at data of yours, and ask:
       sfumato init shop --source orders.parquet --unit customer_id
       sfumato ask --config shop/sfumato.toml --analyst anna "SELECT ..."
+    Show numbers over time that stay what they are ([reports.NAME]):
+      sfumato report --config shop/sfumato.toml --analyst anna \\
+        --statistic events --start 2026-10-01 --end 2026-11-01
 
     Every command takes --json. Exit codes: 0 done, 1 a check found differences, 2 usage or configuration,
     3 refused (policy or budget), 4 the engine, the ledger or the output failed.

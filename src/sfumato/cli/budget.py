@@ -237,8 +237,9 @@ NOBODY = "No analyst has spent anything in these days, so that nothing can be sa
 def verify(as_json: bool, config: str) -> None:
     """Check that the books follow from their journal.
 
-    Walks the whole journal: its chain of hashes, every balance, every reservation, every stored answer, and the fence
-    outside the ledger that notices a restored copy. Lists every problem and exits with 1 if there is one.
+    Walks the whole journal: its chain of hashes, every balance, every reservation, every stored answer, every sealed
+    cell of a report, and the fence outside the ledger that notices a restored copy. Lists every problem and exits with
+    1 if there is one.
 
     \b
       sfumato budget verify
@@ -257,7 +258,8 @@ def _verified(problems: list[str], fence: str, seen: int) -> RenderableType:
 
     if not problems:
         return paragraphs(
-            "The books are right: every balance and every stored answer follows from a whole journal.",
+            "The books are right: every balance, every stored answer and every cell of a report follows from a whole "
+            "journal.",
             f"Its fence, which has seen {seen:,} row{'' if seen == 1 else 's'} of it, is {fence}",
         )
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"

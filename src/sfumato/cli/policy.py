@@ -233,7 +233,9 @@ def _explained(found: Explanation) -> RenderableType:
 
     parts: list[RenderableType] = []
     for promise in found.promises:
-        parts += [paragraphs(in_words(promise)), "", indented(_numbers(promise)), ""]
+        parts += [paragraphs(in_words(promise)), ""]
+        if not promise.nothing:
+            parts += [indented(_numbers(promise)), ""]
     if not parts:
         parts = [paragraphs("Nobody may ask: there is no [analysts.NAME] in the file."), ""]
     if told := [*of_reports(found)]:

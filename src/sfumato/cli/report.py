@@ -17,6 +17,7 @@ from sfumato.errors import InvalidArgument, LedgerFailed, NotSupported
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from sfumato.budget.seals import Seals
     from sfumato.config import Config
     from sfumato.query.reports import ReportPolicy
     from sfumato.records import Report
@@ -59,7 +60,7 @@ def _options(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], Ca
     _of,
     click.option("--attribute", metavar="NAME", help="Break the numbers down by this; without it, totals."),
     *_range,
-    click.option("--granularity", metavar="LEVEL", help="A level of time, such as day; without it, one number."),
+    click.option("--granularity", metavar="LEVEL", help="A level of time, such as day; all, the default: one number."),
     click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N largest values."),
     click.option("--option", "options", multiple=True, metavar="NAME", help="monotone, totals, tree or actions."),
     click.option("--no-options", is_flag=True, help="None of them, whatever the report has by default."),
@@ -101,7 +102,7 @@ def report(as_json: bool, **given: Any) -> None:
         _save(found, picture)
     from sfumato.terminal.reports import render_report
 
-    show(found.to_dict(), lambda: render_report(found, question.get("entity", {})), as_json=as_json)
+    show(found.to_dict(), lambda: render_report(found), as_json=as_json)
 
 
 def _check_nothing_before(context: click.Context, *, as_json: bool) -> None:
@@ -217,7 +218,7 @@ def _explained(settings: Config, policies: Sequence[ReportPolicy]) -> tuple[list
     try:
         with open_ledger(settings.ledger, settings.folder) as ledger:
             seals = Seals(ledger)
-            return [explain_report(policy, seals.standing(policy.name)) for policy in policies], ""
+            return [_standing(policy, seals) for policy in policies], ""
     except LedgerFailed as failed:
         return [explain_report(policy) for policy in policies], f"What is sealed is not known: {failed}"
 
@@ -226,6 +227,13 @@ def _has_ledger(settings: Config) -> bool:
     """Looking must not begin a ledger."""
     kind, _, place = settings.ledger.url.partition(":")
     return kind != "sqlite" or (settings.folder / place).exists()
+
+
+def _standing(policy: ReportPolicy, seals: Seals) -> Explained:
+    from sfumato.reporting.cells import definitions
+    from sfumato.reporting.explained import explain_report
+
+    return explain_report(policy, seals.standing(policy.name), seals.others(policy.name, definitions(policy)))
 
 
 def _explanations(found: Sequence[Explained], standing: str) -> RenderableType:

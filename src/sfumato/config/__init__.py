@@ -185,7 +185,7 @@ class Analyst:
     budget: str
     organisation: str | None = None
     role: Role = "analyst"
-    entities: Mapping[str, tuple[str, ...]] | None = None
+    entities: Mapping[str, tuple[str | tuple[str, ...], ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,13 +359,28 @@ def _budget(section: Section) -> Budget:
 
 def _analyst(section: Section) -> Analyst:
     organisation = section.text("organisation", "") or None
+    section.take("entities", dict, 'names by their level, { level = ["..."] }', None)
     entities = section.section("entities", _tenancy, None)
     return Analyst(section.text("budget"), organisation, section.choice("role", Role, "analyst"), entities)
 
 
-def _tenancy(section: Section) -> dict[str, tuple[str, ...]]:
-    """What an analyst may ask reports about: names of entities, by their level."""
-    return {level: section.texts(level) for level in section.names()}
+def _tenancy(section: Section) -> dict[str, tuple[str | tuple[str, ...], ...]]:
+    """What an analyst may ask reports about: names of entities, or their paths from the top, by their level."""
+    return {
+        level: tuple(_entity(each, section.at(level)) for each in _listed(section, level)) for level in section.names()
+    }
+
+
+def _listed(section: Section, level: str) -> list[Any]:
+    return cast(list[Any], section.take(level, list, "a list of names", ...))
+
+
+def _entity(raw: Any, where: str) -> str | tuple[str, ...]:
+    if isinstance(raw, list) and raw and all(isinstance(name, str | int) and name != "" for name in raw):
+        return tuple(map(str, raw))
+    if not isinstance(raw, str | int) or isinstance(raw, bool) or raw == "":
+        raise ConfigError(where, 'must be a list of names, or of paths from the top: ["7"] or [["7", "spring"]]')
+    return str(raw)
 
 
 def _service(section: Section) -> ServiceSettings:

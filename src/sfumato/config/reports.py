@@ -106,14 +106,22 @@ def _check(settings: ReportSettings, section: Section) -> None:
     if not settings.statistics:
         example = 'clicks = { count = "rows" }'
         raise ConfigError(section.at("statistics"), f"there is none, so that nothing can be shown; add {example}")
-    if settings.fanout and settings.entities is None:
-        example = f'entities = {{ levels = {list(settings.levels)}, table = "..." }}'.replace("'", '"')
-        raise ConfigError(section.at("entity_fanout"), f"needs a table that lists the children: {example}")
+    _check_table(settings, section)
     _check_names(settings, section)
     for name, statistic in settings.statistics.items():
         if statistic.of is not None and statistic.of not in settings.statistics:
             hint = nearest(statistic.of, settings.statistics)
             raise ConfigError(section.at(f"statistics.{name}.of"), f"{statistic.of!r} is not a statistic here{hint}")
+
+
+def _check_table(settings: ReportSettings, section: Section) -> None:
+    """What adds children up needs a list of them."""
+    if settings.entities is None:
+        example = f'entities = {{ levels = {list(settings.levels)}, table = "..." }}'.replace("'", '"')
+        if settings.fanout:
+            raise ConfigError(section.at("entity_fanout"), f"needs a table that lists the children: {example}")
+        if "tree" in settings.options:
+            raise ConfigError(section.at("options"), f"tree needs a table that lists the children: {example}")
 
 
 def _check_names(settings: ReportSettings, section: Section) -> None:
@@ -195,7 +203,8 @@ def _lag(section: Section) -> timedelta:
 
 
 def _exact_totals(section: Section) -> bool:
-    words = section.text("exact_totals", "")
+    admits = "which admits that totals without noise have no guarantee; leave it out otherwise"
+    words = section.take("exact_totals", str, f'"{ADMITTED}", {admits}', "")
     if words and words != ADMITTED:
         raise ConfigError(
             section.at("exact_totals"),

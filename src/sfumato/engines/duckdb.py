@@ -8,11 +8,13 @@ allows writing as much as reading, so the last wall is here: one SELECT, or noth
 Files that appear under a glob later are seen by the next engine that is opened, not by this one.
 
 CSV files are comma-separated (`.tsv`: tab-separated) with a header row, quoted by `"`. An empty field is NULL, quoted
-or not; dates and times are ISO (2026-11-15, 2026-11-15 08:30:00) or text; there are no comments; a line has at most
-8 MB; one thread reads them all. Types are those that `types` gives, and text for every other column; a cell that does
-not fit makes each question that reads it fail. Where `types` says nothing of a table, they are guessed from a sample:
-that is for looking at a file for the first time, as a guess follows from the rows. All files of a table have one header
-row. Parquet has none of these problems, and its files are joined by the names of their columns.
+or not; dates are ISO (2026-11-15) or text; there are no comments; a line has at most 8 MB; one thread reads them all.
+Types are those that `types` gives, and text for every other column. Moments are ISO 8601 (2026-11-15 08:30:00,
+2026-11-15T08:30:00.5+02:00, 20261115T083000Z), in UTC where they carry no offset and brought to UTC where they do; a
+cell that is none is NULL. A cell that does not fit any other type makes each question that reads it fail. Where `types`
+says nothing of a table, they are guessed from a sample: that is for looking at a file for the first time, as a guess
+follows from the rows. All files of a table have one header row. Parquet has none of these problems, and its files are
+joined by the names of their columns.
 """
 
 from __future__ import annotations
@@ -453,7 +455,11 @@ def _make_view(
         columns = _describe(connection, source.relation({}))
     else:
         columns = {column: _WRITTEN.get(written.get(column, "text"), "VARCHAR") for column in source.header}
-    select = exp.select(*(_plain(column, kind) for column, kind in columns.items())).from_(source.relation(columns))
+    cells = [_plain(column, kind) for column, kind in columns.items()]
+    if source.header is not None:
+        cells = [_moment(name) if kind in _MOMENTS else _plain(name, kind) for name, kind in columns.items()]
+        columns = {name: "VARCHAR" if kind in _MOMENTS else kind for name, kind in columns.items()}
+    select = exp.select(*cells).from_(source.relation(columns))
     view = exp.Create(this=exp.table_(name, quoted=True), kind="VIEW", expression=select)
     connection.execute(view.sql(dialect="duckdb"))
 
@@ -471,6 +477,27 @@ def _plain(name: str, kind: str) -> exp.Expr:
     elif kind in ("TIMESTAMP_S", "TIMESTAMP_MS"):
         column = exp.TryCast(this=column, to=exp.DataType.build("TIMESTAMP"))  # NULL beyond the range of microseconds
     return exp.alias_(column, name, quoted=True)
+
+
+_MOMENTS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+
+
+def _moment(name: str) -> exp.Expr:
+    """A column of text as moments in UTC, NULL where it holds none: the reader itself knows one form, and fails.
+
+    With a time zone, because without one DuckDB drops an offset. The second form is looked at where the first is NULL.
+    Trimmed, or DuckDB hands the cast down to its reader, which fails.
+    """
+    text = exp.Trim(this=exp.column(name, quoted=True))
+    dotted = exp.func("REPLACE", exp.Upper(this=text.copy()), exp.Literal.string(","), exp.Literal.string("."))
+    pattern = r"^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)"
+    rare = exp.Anonymous(
+        this="regexp_replace",
+        expressions=[dotted, exp.Literal.string(pattern), exp.Literal.string(r"\1-\2-\3 \4:\5:\6")],
+    )
+    read = [exp.TryCast(this=form, to=exp.DataType.build("TIMESTAMPTZ")) for form in (text, rare)]
+    moment = exp.TryCast(this=exp.func("COALESCE", *read), to=exp.DataType.build("TIMESTAMP"))  # UTC, the engine's zone
+    return exp.alias_(moment, name, quoted=True)
 
 
 def _bare(kind: str) -> str:

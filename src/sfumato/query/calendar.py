@@ -258,10 +258,21 @@ def _read(argument: str, value: str | date | datetime) -> datetime:
         if isinstance(value, str) and _ISO.fullmatch(value):
             return datetime.fromisoformat(value)
     except (ValueError, TypeError):
-        pass  # the thirtieth of February, or pandas' NaT
+        if isinstance(value, str):
+            raise InvalidArgument(argument, f"there is no such {_impossible(value)}: {value}") from None
+        # else it was pandas' NaT
     raise InvalidArgument(
         argument, "must be a date such as '2026-11-15' or a date-time such as '2026-11-15T09:00', in the report's zone"
     )
+
+
+def _impossible(text: str) -> str:
+    """What is wrong with an ISO text that is in order: the thirtieth of February, or 25 o'clock."""
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return "day"
+    return "time"
 
 
 def _out_of_years(argument: str) -> InvalidArgument:

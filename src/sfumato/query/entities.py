@@ -15,7 +15,8 @@ from sfumato.mechanisms.consistent import Tree
 from sfumato.query.values import Type, typed
 
 Path: TypeAlias = tuple[str, ...]
-Tenancy: TypeAlias = Mapping[str, Collection[str]]
+Tenancy: TypeAlias = Mapping[str, Collection[str | Path]]
+"""What somebody may ask about, by level: names, which count wherever they are, or whole paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,13 @@ class Entities:
     def _add(self, row: tuple[str | None, ...]) -> None:
         path: Path = ()
         for depth, name in enumerate(row):
-            if name is None or not self._is_name(self.levels[depth], name):
+            if name is None or not self.could_be(self.levels[depth], name):
                 return
             above, path = path, (*path, name)
             self._children.setdefault(above, {})[path] = None
             self._named.setdefault((depth, name), {})[path] = None
 
-    def _is_name(self, level: str, name: str) -> bool:
+    def could_be(self, level: str, name: str) -> bool:
         """Whether a row can have this name, and in no other spelling."""
         kind = self._kinds.get(level, "text")
         try:
@@ -108,13 +109,30 @@ class Entities:
         if missing:
             raise NotSupported(f"entity: name its {' and '.join(missing)} too; no table of entities says which that is")
         path = tuple(names[level] for level in self.levels[: depth + 1])
-        return (path,) if all(map(self._is_name, self.levels, path)) else ()
+        return (path,) if all(map(self.could_be, self.levels, path)) else ()
 
     def visible(self, path: Path, tenancy: Tenancy | None) -> bool:
         """Whether an entity, or one above it, is among those of an asker. None: she may see them all."""
         if tenancy is None:
             return True
-        return any(name in tenancy.get(level, ()) for level, name in zip(self.levels, path, strict=False))
+        return any(
+            name in tenancy.get(level, ()) or path[: depth + 1] in tenancy.get(level, ())
+            for depth, (level, name) in enumerate(zip(self.levels, path, strict=False))
+        )
+
+    def doubtful(self, level: str, entity: str | Path) -> str:
+        """What is wrong with an entity in somebody's tenancy, in words; nothing, where it is right."""
+        depth = self.levels.index(level)
+        names = (entity,) if isinstance(entity, str) else entity
+        if not isinstance(entity, str) and len(entity) != depth + 1:
+            return f"the path of a {level} is [{', '.join(self.levels[: depth + 1])}]"
+        for each, name in zip(self.levels[depth + 1 - len(names) : depth + 1], names, strict=True):
+            if not self.could_be(each, name):
+                return f"no {each} can be called {name[:60]!r}; write it as it is in the table"
+        if isinstance(entity, str) and len(self._named.get((depth, entity), ())) > 1:
+            path = list(next(iter(self._named[depth, entity])))
+            return f"several are called {level} {entity[:60]!r}; write its path, such as {path}"
+        return ""
 
     def children(self, path: Path) -> tuple[Path, ...]:
         return tuple(self._children.get(path, ()))

@@ -121,11 +121,14 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every table that may be asked about."""
+    """Every table that may be asked about. `reports` are asked in another way, and known by name to say so."""
 
     tables: Mapping[str, TablePolicy] = field(default_factory=dict)
+    reports: tuple[str, ...] = ()
 
     def table(self, name: str) -> TablePolicy:
+        if name in self.reports and name not in self.tables:
+            raise NotSupported(f"{name} is a report and no table; ask `sfumato report --report {name}` for its numbers")
         return self.tables[_found(name, self.tables, "there is no table")]
 
 

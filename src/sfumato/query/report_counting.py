@@ -22,7 +22,7 @@ from sfumato.query.values import Value
 
 SEGMENT, UPTO = "sfumato_segment", "sfumato_upto"
 ROW_MOST = 2**31
-MOST_LISTED = 1000
+MOST_LISTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from typing import Any
 
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.mechanisms import context
-from sfumato.query.calendar import ALIASES, ALL
+from sfumato.query.calendar import ALIASES, ALL, Calendar
 from sfumato.query.reports import OPTIONS, Option, ReportPolicy
 
 FIELDS = ("report", "statistics", "entity", "attribute", "start", "end", "granularity", "top", "options")
@@ -99,6 +99,8 @@ def _statistics(raw: Any, policy: ReportPolicy) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not names:
         raise NotSupported(f"statistics: is missing; it lists one or more of {known}")
     for name in names:
+        if isinstance(name, str) and "," in name and name not in policy.statistics:
+            raise NotSupported(f"statistics: give each once, and not several in one text; there is {known}")
         _one("statistics", name if name is not None else "", policy.statistics, f"{policy.name} has no statistic")
     return tuple(name for name in policy.statistics if name in names)
 
@@ -118,14 +120,25 @@ def _range(serial: Mapping[str, Any], policy: ReportPolicy) -> tuple[datetime, d
     if start > end:
         raise NotSupported("end: comes before start; the range begins with start and ends before end")
     if start == end:
-        raise NotSupported("end: is start, so that the range is empty; it ends before end, and holds start")
+        raise NotSupported(f"end: is start, so that the range is empty; {_next(calendar, start)}")
     if not (calendar.fits(start) and calendar.fits(end)):
         near = " or ".join(
             f"{_shown(calendar.wall(low))} to {_shown(calendar.wall(high))}"
             for low, high in calendar.fitting(start, end)
         )
-        raise NotSupported(f"start and end: must lie on the borders of a {calendar.levels[0]}; the nearest are {near}")
+        raise NotSupported(
+            f"start and end: must lie on the borders of a {calendar.levels[0]} in {calendar.zone}; "
+            f"the nearest are {near}"
+        )
     return start, end
+
+
+def _next(calendar: Calendar, start: datetime) -> str:
+    """The way out of an empty range: what the end of one day, or of the shortest range, would be."""
+    wall = calendar.wall(start)
+    if wall.time() == time.min and (calendar.levels[0] == "day" or not calendar.days):
+        return f"for that one day, end is {(wall + timedelta(days=1)).date()}"
+    return f"it ends before end, which is {_shown(calendar.wall(calendar.ceil(start + timedelta.resolution)))} or later"
 
 
 def _instant(field: str, raw: Any, read: Callable[[str, Any], datetime]) -> datetime:
@@ -162,5 +175,7 @@ def _options(raw: Any, policy: ReportPolicy) -> tuple[Option, ...]:
     if not isinstance(names, list | tuple):
         raise NotSupported(f"options: must be a list of some of {', '.join(OPTIONS)}")
     for name in names:
+        if isinstance(name, str) and "," in name:
+            raise NotSupported(f"options: give each once, and not several in one text; there is {', '.join(OPTIONS)}")
         _one("options", name if name is not None else "", OPTIONS, "there is no option")
     return tuple(option for option in OPTIONS if option in names)

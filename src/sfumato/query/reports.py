@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta, timezone
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -32,6 +32,8 @@ from sfumato.query.values import Type, Value
 
 Option: TypeAlias = Literal["monotone", "totals", "tree", "actions"]
 Unit: TypeAlias = Literal["event", "person"]
+
+FIRST = timezone(timedelta(hours=14))  # where days begin first
 
 ADMITTED = "known to the advertiser"
 
@@ -104,6 +106,10 @@ class ReportPolicy:
         for statistic in self.statistics.values():
             self._check_chain(statistic)
         self._check_sums()
+        if self.exact_totals and not self.attributes:
+            raise InvalidArgument(
+                "exact_totals", "are all that this report has, so that it promises nothing; add noise"
+            )
         if len({statistic.column is None for statistic in self.statistics.values()}) > 1:
             raise InvalidArgument("statistics", "count rows, or add up columns of counts; one report cannot do both")
 
@@ -125,6 +131,16 @@ class ReportPolicy:
     def days(self) -> bool:
         """Whether the rows carry days and not moments."""
         return self.types.get(self.time) == "date"
+
+    def named(self, moment: datetime) -> str:
+        """A border of a range, as cells are kept under it.
+
+        Days without a clock are the same rows in every zone, so that their names have none: midnight where it comes
+        first on earth, which is not after the midnight of any zone.
+        """
+        if self.days:
+            moment = datetime.combine(self.calendar.wall(moment).date(), time(), FIRST)
+        return moment.astimezone(UTC).isoformat()
 
     def following(self, names: Iterable[str]) -> tuple[str, ...]:
         """These statistics and all that follow from them, each before the one that it follows from."""
@@ -162,7 +178,8 @@ class Guarantee:
     exact_totals: bool
 
     def to_dict(self) -> dict[str, Any]:
-        return {"epsilon": float(self.epsilon), "unit": self.unit}
+        exact = {"totals": "exact"} if self.exact_totals else {}
+        return {"epsilon": float(self.epsilon), "unit": self.unit, **exact}
 
 
 def guarantee(policy: ReportPolicy) -> Guarantee:

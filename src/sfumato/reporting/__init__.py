@@ -28,6 +28,7 @@ from sfumato.reporting.answers import answered
 from sfumato.reporting.cells import Cells
 from sfumato.reporting.policies import read_entities, report_policies
 from sfumato.reporting.questions import Question, placed
+from sfumato.reporting.quota import Quota
 from sfumato.reporting.resealing import Resealing, reseal
 
 FRESH = timedelta(minutes=1)  # how long a table of entities is taken as read
@@ -47,13 +48,14 @@ class Reports:
         self._mutex = threading.Lock()
         self._entities: dict[str, tuple[datetime, Entities]] = {}
         self._turns = Turns(words=COULD_NOT_READ)
+        self._quota = Quota()
 
     def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: Standing) -> Report:
         """The answer to a question, for somebody who may see these entities. Free; `standing` is for the receipt."""
         asked = read_report(question, self.policies)
         entities = self.entities(asked.policy)
-        asking = placed(asked, entities, entities.find(asked.entity, tenancy), self._clock())
-        found, repeat = self._found(asking)
+        asking = placed(asked, entities, entities.find(asked.entity, tenancy), tenancy, self._clock())
+        found, repeat = self._found(asking, standing.account)
         return answered(asking, found, standing, repeat=repeat)
 
     def rows(self) -> Iterator[ReportRow]:
@@ -83,10 +85,8 @@ class Reports:
         now = self._clock()
         with self._mutex:
             known = self._entities.get(policy.name)
-        if known is None or not timedelta() <= now - known[0] < FRESH:
-            known = now, self._read_entities(policy)
-            with self._mutex:
-                self._entities[policy.name] = known
+            if known is None or not timedelta() <= now - known[0] < FRESH:
+                known = self._entities[policy.name] = now, self._read_entities(policy)
         return known[1]
 
     def _read_entities(self, policy: ReportPolicy) -> Entities:
@@ -95,12 +95,14 @@ class Reports:
         except EngineFailed:
             raise EngineFailed(COULD_NOT_READ) from None
 
-    def _found(self, question: Question) -> tuple[dict[Place, Seal], bool]:
+    def _found(self, question: Question, asker: str) -> tuple[dict[Place, Seal], bool]:
         """The stored cells behind a question; and whether they all were there already."""
         cells, name = self._cells[question.asked.policy.name], question.digest({})
         found = cells.read(question.blocks)
-        if not any(cells.missing(block, found) for block in question.blocks):
+        new = sum(len(cells.missing(block, found)) for block in question.blocks)
+        if not new:
             return found, True
+        self._quota.take(asker, new, self._clock())
         with self._turns.of(name) as waited:
             if waited:  # somebody has asked the same meanwhile
                 found = cells.read(question.blocks)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,18 +13,21 @@ from numpy.typing import NDArray
 from sfumato.accounting import NOTHING
 from sfumato.answer import cell
 from sfumato.budget.seals import Place, Seal
+from sfumato.charts import cut_short
 from sfumato.mechanisms.canonical import CANONICAL
+from sfumato.query.calendar import ALL
 from sfumato.query.entities import Family, Path
 from sfumato.query.report_request import Asked
 from sfumato.query.reports import OPTIONS, Guarantee, ReportPolicy, guarantee
-from sfumato.records import Receipt, Report, Standing
+from sfumato.records import EXACT, Receipt, Report, Standing
 from sfumato.reporting.cells import vectors
 from sfumato.reporting.numbers import Array, Which, error95
 from sfumato.reporting.questions import Question
 
 EVENT_LEVEL = "the guarantee is for one event; a person with many events is hidden less"
 PERSON_LEVEL = "the guarantee is for one person: her first {events} events count"
-EXACT = "totals are exact, as the owner has it known to the reader; the guarantee does not cover them"
+EXACT_TOTALS = "totals are exact, as the owner has it known to the reader; the guarantee does not cover them"
+RAISED = "error95 is of the noise alone: {options}, which may be further above the truth"
 
 
 def answered(question: Question, found: Mapping[Place, Seal], standing: Standing, *, repeat: bool) -> Report:
@@ -36,12 +40,18 @@ def answered(question: Question, found: Mapping[Place, Seal], standing: Standing
     made = question.numbers.made(cells)
     numbers = {name: made[name, asked.attribute][:, question.place] for name in asked.statistics}
     promise = guarantee(policy)
-    return Report(
+    report = Report(
+        report=policy.name,
+        entity=dict(zip(policy.levels, question.path, strict=False)),
+        start=_wall(policy, asked.start),
+        end=_wall(policy, asked.end),
+        complete_until=_wall(policy, question.end),
+        granularity=asked.granularity,
         columns=_columns(asked),
         rows=list(_rows(question, numbers)),
         stopped=False,
         receipt=Receipt(
-            mechanism=CANONICAL,
+            mechanism=EXACT if _exact(asked) else CANONICAL,
             unit=policy.unit if policy.cap is not None else "event",
             charge=NOTHING,
             left=standing.left,
@@ -52,10 +62,14 @@ def answered(question: Question, found: Mapping[Place, Seal], standing: Standing
             repeat=repeat,
             guarantee=promise.to_dict(),
         ),
-        notes=tuple(_notes(question, promise)),
         options=asked.options,
         zone=policy.calendar.zone,
     )
+    return replace(report, notes=tuple(_notes(question, promise, report.raised)))
+
+
+def _exact(asked: Asked) -> bool:
+    return asked.attribute is None and asked.policy.exact_totals
 
 
 def _columns(asked: Asked) -> dict[str, str]:
@@ -101,7 +115,7 @@ def _wall(policy: ReportPolicy, moment: datetime) -> Any:
 def _errors(question: Question) -> dict[str, int]:
     """Of the widest number in the answer, before anything was raised to a floor."""
     asked, policy = question.asked, question.asked.policy
-    if asked.attribute is None and policy.exact_totals:
+    if _exact(asked):
         return dict.fromkeys(asked.statistics, 0)
     calendar = policy.calendar
     partitions = {calendar.partition(*step) for step in question.steps}
@@ -122,14 +136,31 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _measured_below(family, family.paths[child])
 
 
-def _notes(question: Question, promise: Guarantee) -> Iterator[str]:
+def _notes(question: Question, promise: Guarantee, raised: Sequence[str]) -> Iterator[str]:
     asked, policy = question.asked, question.asked.policy
     yield EVENT_LEVEL if promise.unit == "event" else PERSON_LEVEL.format(events=promise.events)
-    if asked.attribute is None and policy.exact_totals:
-        yield EXACT
+    if _exact(asked):
+        yield EXACT_TOTALS
     if question.end < asked.end:
         until = policy.calendar.wall(question.end).isoformat(sep=" ", timespec="minutes")
         yield f"the range ends at {until}: what comes after is not complete yet"
+    if cut := cut_short(_cut(question), len(question.steps), asked.granularity):
+        yield cut
     if policy.min_count > 0:
         yield f"counts below {policy.min_count} are not shown"
     yield from (f"{option}: {OPTIONS[option]}" for option in asked.options)
+    if raised:
+        verb = "raise" if len(raised) > 1 else "raises"
+        yield RAISED.format(options=f"{' and '.join(raised)} {verb} the numbers")
+
+
+def _cut(question: Question) -> Iterator[int]:
+    """The steps that the range cuts short."""
+    calendar, asked = question.asked.policy.calendar, question.asked
+    if asked.granularity == ALL:
+        return
+    first, last = 0, len(question.steps) - 1
+    if calendar.floor(asked.start, asked.granularity) < asked.start:
+        yield first
+    if calendar.ceil(question.end, asked.granularity) > question.end:
+        yield last

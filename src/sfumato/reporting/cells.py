@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from sfumato.query.values import Value, plain, typed
 
 MOST_COUNT = 2**40
 TOTAL = ("",)
+CHUNK = 2000  # places in one transaction
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class Block:
     def places(self) -> dict[Place, str]:
         """Every vector with the definition that it is drawn under."""
         entities = [(json.dumps(path), len(path)) for path in self.paths]
-        times = [(span.level, span.start.isoformat(), span.end.isoformat()) for span in self.spans]
+        named = self.policy.named
+        times = [(span.level, named(span.start), named(span.end)) for span in self.spans]
         defined = {
             (name, level, depth): definition(self.policy, name, self.attribute, level, depth)
             for name in self.statistics
@@ -105,6 +109,26 @@ def definition(policy: ReportPolicy, statistic: str, attribute: str | None, leve
     return hashlib.sha256(fields).hexdigest()
 
 
+def definition_of(policy: ReportPolicy, place: Place) -> str | None:
+    """The definition under which a place is served now; None where the policy has no such thing any more."""
+    depth, attribute = len(json.loads(place.entity)), place.attribute or None
+    known = place.statistic in policy.statistics and (attribute is None or attribute in policy.attributes)
+    if not known or place.level not in policy.calendar.levels or depth > len(policy.levels):
+        return None
+    return definition(policy, place.statistic, attribute, place.level, depth)
+
+
+def definitions(policy: ReportPolicy) -> frozenset[str]:
+    """Of all vectors that a policy can ask for."""
+    return frozenset(
+        definition(policy, statistic, attribute, level, depth)
+        for statistic in policy.statistics
+        for attribute in (None, *policy.attributes)
+        for level in policy.calendar.levels
+        for depth in range(len(policy.levels) + 1)
+    )
+
+
 class Cells:
     """The stored cells of one report, which are drawn when they are first needed."""
 
@@ -130,11 +154,16 @@ class Cells:
         Guarantee: epsilon-DP for one event (or person) over all that is ever stored of a report, with the epsilon of
         `sfumato.query.reports.guarantee`. Proof: proofs/reports.md.
         """
-        opened = self._seals.open(missing, most=self._policy.max_versions, now=now)
+        opened: dict[Place, Seal] = {}
+        for some in _chunks(missing):
+            opened |= self._seals.open(some, most=self._policy.max_versions, now=now)
         drawn = self._drawn(block, missing, opened, entities)
         if drawn is None:
             raise EngineFailed(COULD_NOT_READ)
-        return self._seals.store(self._policy.name, drawn, now)
+        stored: dict[Place, Seal] = {}
+        for part in _chunks(drawn):
+            stored |= self._seals.store(self._policy.name, part, now)
+        return stored
 
     def _drawn(
         self, block: Block, missing: Mapping[Place, str], opened: Mapping[Place, Seal], entities: Entities
@@ -172,15 +201,22 @@ class Cells:
         wanted = {place.entity for place in missing}
         paths = [path for path in block.paths if json.dumps(path) in wanted]
         times = {(place.level, place.start) for place in missing}
-        spans = [span for span in block.spans if (span.level, span.start.isoformat()) in times]
+        spans = [span for span in block.spans if (span.level, self._policy.named(span.start)) in times]
         counts = exact_counts(self._engine, self._policy, block.attribute, statistics, paths, spans, entities)
         for s, name in enumerate(statistics):
             for p, path in enumerate(paths):
                 for t, span in enumerate(spans):
-                    ends = span.start.isoformat(), span.end.isoformat()
+                    ends = self._policy.named(span.start), self._policy.named(span.end)
                     place = Place(self._policy.name, name, json.dumps(path), block.attribute or "", span.level, *ends)
                     if place in missing:
                         yield place, counts[s, p, t]
+
+
+def _chunks(places: Mapping[Place, T]) -> Iterator[dict[Place, T]]:
+    """So many at a time that nobody waits long for the ledger."""
+    items = iter(places.items())
+    while some := dict(itertools.islice(items, CHUNK)):
+        yield some
 
 
 def vectors(block: Block, found: Mapping[Place, Seal]) -> NDArray[np.int64]:

@@ -29,12 +29,16 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A report's guarantee with all that goes into it. `sealed` are its places and their highest version, if known."""
+    """A report's guarantee with all that goes into it.
+
+    `sealed` are its places and their highest version, if known; `others` were drawn under another policy.
+    """
 
     policy: ReportPolicy
     promise: Guarantee
     factors: tuple[Factor, ...]
     sealed: tuple[int, int] | None = None
+    others: int = 0
 
     @property
     def formula(self) -> str:
@@ -70,15 +74,16 @@ class Explained:
             "max_versions": policy.max_versions,
             "person": float(self.promise.epsilon) if self.promise.unit == "person" else None,
             "exact_totals": policy.exact_totals,
+            "sealed_under_another_policy": self.others,
             "sealed": None if self.sealed is None else dict(zip(("places", "highest"), self.sealed, strict=True)),
             "notes": [*meaning(self), *not_covered(self)],
         }
 
 
-def explain_report(policy: ReportPolicy, sealed: tuple[int, int] | None = None) -> Explained:
+def explain_report(policy: ReportPolicy, sealed: tuple[int, int] | None = None, others: int = 0) -> Explained:
     """The sum behind a report's guarantee; their product is exactly that of `guarantee`."""
     promise = guarantee(policy)
-    return Explained(policy, promise, tuple(_factors(policy, promise)), sealed)
+    return Explained(policy, promise, tuple(_factors(policy, promise)), sealed, others)
 
 
 def _factors(policy: ReportPolicy, promise: Guarantee) -> Iterator[Factor]:
@@ -210,6 +215,11 @@ def meaning(explained: Explained) -> Iterator[str]:
 def not_covered(explained: Explained) -> Iterator[str]:
     """What the number does not cover."""
     policy = explained.policy
+    if explained.others:
+        yield (
+            f"What was drawn under another policy (another epsilon, filter, zone, ...): {explained.others:,} sealed "
+            f"place{'' if explained.others == 1 else 's'}. What that policy promised adds to this number."
+        )
     if policy.exact_totals:
         yield (
             "Totals are exact: the owner has it known to the reader. They tell whether one event is there, and are not "

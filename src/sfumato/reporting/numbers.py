@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -180,6 +181,7 @@ def error95(policy: ReportPolicy, statistic: str, spans: Sequence[Span], entitie
     return half_width_of_sum(tuple(sorted(scales.items())))
 
 
+@lru_cache(4096)
 def half_width_of_sum(scales: tuple[tuple[Fraction, int], ...], confidence: float = 0.95) -> int:
     """The smallest w that a sum of independent discrete Laplace draws, n of each scale, exceeds with 1 - confidence.
 

@@ -31,11 +31,21 @@ def report_problems(config: Config, catalog: Catalog) -> Iterator[ConfigError]:
     """The first way in which each report does not fit the live schema."""
     for settings in config.reports.values():
         try:
-            read_entities(_built(config, catalog, settings), catalog)
+            found = read_entities(_built(config, catalog, settings), catalog)
+            yield from _unknown_tenants(config, settings, found)
         except ConfigError as problem:
             yield problem
         except SfumatoError as problem:
             yield ConfigError(f"reports.{settings.name}", str(problem))
+
+
+def _unknown_tenants(config: Config, settings: ReportSettings, entities: Entities) -> Iterator[ConfigError]:
+    """Entities in somebody's tenancy that no row can have, or that are several."""
+    for name, analyst in config.analysts.items():
+        for level, names in (analyst.entities or {}).items():
+            for each in names if level in settings.levels else ():
+                if problem := entities.doubtful(level, each):
+                    yield ConfigError(f"analysts.{name}.entities.{level}", problem)
 
 
 def read_entities(policy: ReportPolicy, catalog: Catalog) -> Entities:
@@ -99,7 +109,9 @@ def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> Report
 def _check_time(policy: ReportPolicy, schema: Mapping[str, str], where: str) -> None:
     kind = _live(policy.time, schema, where)
     if kind not in ("date", "timestamp"):
-        raise ConfigError(where, f"must be a column of moments or of days; {policy.time} holds {kind}")
+        way = f'[tables.{policy.table}.columns] {policy.time} = {{ type = "timestamp" }}'
+        hint = f"; of a CSV file, write {way}, and else cast it in a view" if kind == "text" else ""
+        raise ConfigError(where, f"must be a column of moments or of days; {policy.time} holds {kind}{hint}")
     if kind == "date" and not policy.calendar.days:
         finest = policy.calendar.levels[0]
         raise ConfigError(where, f"{policy.time} holds days, which have no {finest}; begin the levels with day")

@@ -13,7 +13,7 @@ from sfumato.budget.seals import Place, Seal
 from sfumato.errors import NotSupported
 from sfumato.mechanisms import context
 from sfumato.query.calendar import ALL, Span
-from sfumato.query.entities import Entities, Family, Path
+from sfumato.query.entities import Entities, Family, Path, Tenancy
 from sfumato.query.report_request import Asked
 from sfumato.reporting.cells import Block
 from sfumato.reporting.numbers import Numbers
@@ -23,7 +23,7 @@ Steps: TypeAlias = tuple[tuple[datetime, datetime], ...]
 MOST_CELLS = 2_000_000  # that one question may rest on
 MOST_ROWS = 100_000
 MOST_ENDS, MOST_SPANS = 20_000, 20_000  # epochs of running counts; ranges that an answer is made of
-MOST_ENDS_TOGETHER = 2000  # of entities that are settled together, one end after the other
+MOST_TOGETHER = 50_000  # epochs times entities that are settled together, one epoch after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,14 @@ class Question:
         return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
 
 
-def placed(asked: Asked, entities: Entities, path: Path, now: datetime) -> Question:
+def placed(asked: Asked, entities: Entities, path: Path, tenancy: Tenancy | None, now: datetime) -> Question:
     """The question about one entity, at a moment; a refusal where nothing is complete, or where it is too long."""
     policy = asked.policy
     if "tree" in asked.options and policy.levels and not entities.listed:
         raise NotSupported("options: tree needs a table of entities, which says whose children there are")
     family = entities.family(path, policy.fanout, whole="tree" in asked.options)
+    if "tree" in asked.options and not entities.visible(family.paths[0], tenancy):
+        raise NotSupported(f"options: tree is for those who may see the whole {policy.levels[0]}; leave it out")
     end = min(asked.end, policy.calendar.complete(now, policy.lag))
     if end <= asked.start:
         latest = policy.calendar.wall(end).isoformat(sep=" ", timespec="minutes")
@@ -95,7 +97,7 @@ def _running(asked: Asked, family: Family, steps: Steps, end: datetime) -> Numbe
 def _check_length(asked: Asked, family: Family, end: datetime) -> None:
     """Before a long list is made: how long it would be."""
     calendar = asked.policy.calendar
-    most = MOST_ENDS if len(family.paths) == 1 else MOST_ENDS_TOGETHER
+    most = MOST_ENDS if len(family.paths) == 1 else MOST_TOGETHER // len(family.paths)
     if "monotone" in asked.options and calendar.about(asked.start, end, calendar.levels[0]) > most:
         raise NotSupported(f"options: monotone looks at each {calendar.levels[0]}, at most {most:,}; shorten the range")
     level = calendar.levels[-1] if asked.granularity == ALL else asked.granularity

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sfumato.budget.seals import Resealed, Seals
 from sfumato.errors import NotSupported
 from sfumato.query.entities import Entities, Path
 from sfumato.query.reports import ReportPolicy, guarantee
+from sfumato.reporting.cells import definition_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,9 @@ def reseal(
     first, last = _range(policy, start, end)
     path = entities.find(entity, None) if entity else ()
     names = {json.dumps(each) for each in related(entities, path)} if path else None
-    borders = first.isoformat(), last.isoformat()
-    found = seals.reseal(policy.name, *borders, entities=names, most=policy.max_versions, now=now, dry=dry)
+    borders = policy.named(first), policy.named(last)
+    terms: dict[str, Any] = {"entities": names, "most": policy.max_versions, "now": now, "dry": dry}
+    found = seals.reseal(policy.name, *borders, definition=partial(definition_of, policy), **terms)
     return _told(policy, (first, last), path, found, done=bool(found.places) and not dry)
 
 

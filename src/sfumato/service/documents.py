@@ -159,6 +159,13 @@ SCHEMAS: Mapping[str, Json] = {
             "charge": {**_ref("Charge"), "description": "Nothing: a report debits nobody."},
             "digest": {**SEAL, "description": "Names the numbers: as long as it is the same, so are they."},
             "repeat": {**FLAG, "description": "Whether all of its numbers were there before."},
+            "mechanism": {**TEXT, "description": "`exact` for totals without noise."},
+            "error95": {
+                "type": "object",
+                "additionalProperties": WHOLE,
+                "description": "The half-width of the noise alone, with 95 %. A number is within it of the truth, "
+                "unless the options `monotone` or `totals` raised it; 0 where `mechanism` is `exact`.",
+            },
             "guarantee": _ref("Guarantee"),
         }
     ),
@@ -175,11 +182,26 @@ SCHEMAS: Mapping[str, Json] = {
         {
             "epsilon": {"type": "number", "exclusiveMinimum": 0},
             "unit": {"enum": ["event", "person"], "description": "What is hidden: one event, or all of a person's."},
+            "totals": {"const": "exact", "description": "There if totals have no noise: they are not covered."},
         },
+        required=["epsilon", "unit"],
         description="What all numbers of the report together promise, whatever is asked, how often and by whom.",
     ),
     "Report": _object(
         {
+            "report": TEXT,
+            "entity": {
+                "type": "object",
+                "additionalProperties": TEXT,
+                "description": "Whose numbers they are: names by level, from the top.",
+            },
+            "start": {**TEXT, "description": "Of the range that was asked for; as in the rows."},
+            "end": {**TEXT, "description": "It is not in the range."},
+            "complete_until": {
+                **TEXT,
+                "description": "Before it all is in the numbers; `end`, or where that is earlier.",
+            },
+            "granularity": {**TEXT, "description": "`all`, one number for the range; or a level of time."},
             "columns": {"type": "object", "additionalProperties": TYPE, "description": "Names with their types."},
             "rows": _list(
                 {
@@ -428,6 +450,12 @@ ANSWER: Json = {
 }
 
 REPORT: Json = {
+    "report": "ads",
+    "entity": {"account": "acme", "campaign": "spring"},
+    "start": "2026-03-31T21:00:00",
+    "end": "2026-10-02T03:00:00",
+    "complete_until": "2026-10-02T03:00:00",
+    "granularity": "all",
     "columns": {
         "start": "timestamp",
         "end": "timestamp",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,23 +20,15 @@ _GAP, _ENDLESS = 2, 100_000
 _SMALL = "-"  # a count that is not shown
 
 
-def render_report(report: Report, entity: Mapping[str, str]) -> RenderableType:
-    """The numbers with bars, below them the receipt and the notes."""
+def render_report(report: Report) -> RenderableType:
+    """What was asked, the numbers with bars, below them the receipt and the notes."""
     sheet = report.sheet()
-    head = Words(_heading(sheet, entity), "bold", cropped=False)
+    head = Words(f"{sheet.whose or 'everything'}, {sheet.range}", "bold", cropped=False)
     return Group(head, "", indented(_numbers(sheet)), "", indented(lines(report.lines())))
 
 
-def _heading(sheet: Sheet, entity: Mapping[str, str]) -> str:
-    whose = ", ".join(f"{heading(level)} {name}" for level, name in entity.items())
-    if not sheet.steps:
-        return whose or "everything"
-    first, last = sheet.steps[0][0], sheet.steps[-1][1]
-    return f"{whose or 'everything'}, from {sheet.moment(first)} to before {sheet.moment(last)}"
-
-
 def _numbers(sheet: Sheet) -> RenderableType:
-    if not sheet.rows:
+    if not sheet.shows:
         return Text(NONE_SHOWN)
     if not sheet.over_time and sheet.by is None:
         return _totals(sheet)
@@ -45,9 +37,10 @@ def _numbers(sheet: Sheet) -> RenderableType:
 
 
 def _totals(sheet: Sheet) -> Table:
-    grid = listing("statistic", "count", "95%", numbers=(1,))
+    grid = listing("statistic", "count", *(["95%"] if sheet.bounded else []), numbers=(1,))
     for measure, count in zip(sheet.measures, sheet.rows[0][2], strict=True):
-        grid.add_row(Words(heading(measure)), _count(count), Interval(sheet.within(measure)))
+        within = [Interval(sheet.within(measure))] if sheet.bounded else []
+        grid.add_row(Words(heading(measure)), _count(count), *within)
     return grid
 
 
@@ -71,7 +64,7 @@ def _labels(sheet: Sheet) -> Iterator[list[Words]]:
 def _starts(sheet: Sheet) -> list[str]:
     steps = [step for step, _, _ in sheet.rows]
     before = [-1, *steps]
-    told = [sheet.moment(sheet.steps[step][0]) for step in steps]
+    told = list(map(sheet.start, steps))
     return ["" if step == last else text for step, last, text in zip(steps, before, told, strict=False)]
 
 
@@ -84,7 +77,7 @@ def _listed(sheet: Sheet, bars: int) -> Table:
         grid.add_column(_head(sheet, measure), justify="right", no_wrap=True)
     if bars:
         grid.add_column("", ratio=1, width=bars, no_wrap=True)
-    error = sheet.errors[sheet.measures[0]]
+    error = sheet.errors[sheet.measures[0]] or 0
     longest = max([1, *(counts[0] + error for _, _, counts in sheet.rows if counts[0] is not None)])
     for row, (_, _, counts) in enumerate(sheet.rows):
         bar = [_bar(counts[0], error, longest)] if bars else []
@@ -93,7 +86,7 @@ def _listed(sheet: Sheet, bars: int) -> Table:
 
 
 def _head(sheet: Sheet, measure: str) -> Interval:
-    return Interval(f"{heading(measure)} {sheet.within(measure)}")
+    return Interval(f"{heading(measure)} {sheet.within(measure)}".rstrip())
 
 
 def _count(count: int | None) -> Words:
@@ -131,8 +124,8 @@ def _crossed(sheet: Sheet, measure: str) -> Table:
     grid = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column(Words(heading(sheet.by or "")))
     counts = sheet.counts(measure)
-    for start, _ in sheet.steps:
-        grid.add_column(Words(sheet.moment(start)), justify="right", no_wrap=True)
+    for step in range(len(sheet.steps)):
+        grid.add_column(Words(sheet.start(step)), justify="right", no_wrap=True)
     for key in sheet.keys[:MOST_ROWS]:
         grid.add_row(Words(shown(key)), *(_count(counts.get((step, key))) for step in range(len(sheet.steps))))
     return grid
