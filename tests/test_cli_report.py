@@ -16,6 +16,8 @@ from sfumato.cli import main, telling
 from sfumato.config import load_config
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # a session for each
+
 CONFIG = """
 [ledger]
 url = "sqlite:books/ledger.db"

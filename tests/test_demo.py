@@ -57,6 +57,7 @@ def test_counts_are_noisy_but_near(folder: Path, finished: demo.Demo) -> None:
     assert all(abs(error) < 8 * 13.4 for error in errors)
 
 
+@pytest.mark.slow
 def test_noise_is_fresh_in_every_run() -> None:
     """Three counts with sigma = 13.3 agree in two runs once in 100,000 times."""
     first, second = (list(demo.run(100).answers.values())[2].rows for _ in range(2))

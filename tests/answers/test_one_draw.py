@@ -336,6 +336,7 @@ def bare_world(tmp_path) -> World:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10))])
 def test_no_draw_is_seen_on_two_states_of_the_data(bare_world, monkeypatch, seed):
     walk = walked(bare_world, seed, 120, monkeypatch)

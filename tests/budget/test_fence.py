@@ -137,6 +137,7 @@ def test_a_file_of_the_same_name_and_size_is_read_again(fence, path):
     assert fence.mark() == mark(4, anna=6)
 
 
+@pytest.mark.slow
 def test_the_fence_stays_small(fence, path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     largest = 0
@@ -166,6 +167,7 @@ for turn in range(1, 61):
 """
 
 
+@pytest.mark.slow
 def test_four_processes_lose_nothing(fence, path):
     commands = [[sys.executable, "-c", ADVANCE, str(path), str(me)] for me in range(4)]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]

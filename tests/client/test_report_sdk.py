@@ -27,6 +27,8 @@ from sfumato.errors import (
     Unauthorized,
 )
 
+pytestmark = pytest.mark.slow  # a service for each
+
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 
 RANGE = {"statistics": "clicks", "start": "2026-10-01", "end": "2026-11-01"}

@@ -39,6 +39,8 @@ from sfumato.session import Session
 
 from .laws import TOLERANCE, NoiseLaw, exact_delta, paired, renyi, shift_pair
 
+pytestmark = pytest.mark.slow  # all small neighbours, through the engine
+
 Row = Mapping[str, Any]
 Counts = dict[tuple[Any, ...], int]
 

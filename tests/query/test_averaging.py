@@ -16,6 +16,8 @@ import pytest
 
 from sfumato.query.calendar import Calendar, Span
 
+pytestmark = pytest.mark.slow  # linear algebra over 2,080 ranges
+
 DAYS = 64
 HIERARCHIES = [
     (("day", "month"), "2026-01-15"),  # one whole month

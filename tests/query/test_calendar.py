@@ -247,6 +247,7 @@ def zones() -> list[str]:
     return sorted({*some, *(zone for zone, _ in CHANGES), "Europe/Dublin", "Africa/Casablanca", "America/Caracas"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", zones())
 def test_boundaries_never_run_backwards(zone):
     calendar = Calendar(("1h", "day"), zone)

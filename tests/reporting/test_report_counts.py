@@ -26,6 +26,8 @@ from sfumato.query.reports import ReportPolicy
 from sfumato.reporting.cells import exact_counts
 from sfumato.reporting.policies import read_entities, report_policies
 
+pytestmark = pytest.mark.slow  # many small tables
+
 Row = Mapping[str, Any]
 
 COLUMNS = {

@@ -21,6 +21,8 @@ from sfumato.engines.base import COULD_NOT_READ
 from sfumato.errors import Conflict, EngineFailed, LedgerSetBack, NotSupported, Refused
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # processes that are killed
+
 A0 = {"account": "a0"}
 
 

@@ -18,6 +18,8 @@ from sfumato.query.calendar import Calendar
 from sfumato.query.reports import Guarantee, guarantee
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # a session for each
+
 A0 = {"account": "a0"}
 TENANTS = """
 [analysts.anna]

@@ -20,6 +20,8 @@ from sfumato.records import Report
 from sfumato.service import app as app_module
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # a service for each
+
 Serving = Callable[..., Served]
 
 CLICKS = {"report": "clicks", "statistics": "clicks", "start": "2026-10-01", "end": "2026-11-01"}
