@@ -9,14 +9,14 @@ demo: .venv/base ## the service, on generated data, until Ctrl-C (ARGS=--once: u
 	$(BIN)/sfumato demo $(ARGS)
 
 test: .venv/dev ## every test, on all cores
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 check: .venv/dev ## the gate: format, lint, types, layers, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto -m "not slow" $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow" $(ARGS)
 
 bench: .venv/dev ## measure, side by side, and write benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -639,7 +640,11 @@ class TestTheProcess:
             [COMMAND, "ask", "--analyst", "anna", "--request", question], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         with question.open("w"):  # opens when the command does
-            process.send_signal(signal.SIGINT)
+            for _ in range(60):  # again, as one that comes just before the command begins to read is not noticed
+                process.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+                    break
             stdout, stderr = process.communicate(timeout=60)
         assert (process.returncode, stdout, stderr) == (130, b"", b"")
 

@@ -204,7 +204,7 @@ class Session:
     def tables(self) -> Tables:
         """What may be asked about."""
         tables = [_described(table) for table in self._catalog.policy(self._clock()).tables.values()]
-        return Tables(tables, list(self._reports.rows()))
+        return Tables(tables, tuple(self._reports.rows()))
 
     @property
     def ledger(self) -> Ledger:

@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 
 from false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
-from sfumato.budget.seals import Seals
 from sfumato.mechanisms import DiscreteLaplace
 from sfumato.session import Session
 
@@ -93,8 +92,7 @@ class Drawn:
             connection.execute(_ROWS)
         with Session(folder / "sfumato.toml", clock=lambda: NOW) as session:
             self._ask(session)
-            seals, january = Seals(session.ledger), ("2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00")
-            seals.reseal("ads", *january, entity=None, most=2, now=NOW, dry=False)
+            session.reseal("ads", start="2026-01-01", end="2026-02-01")
             self._ask(session)
 
     @staticmethod
