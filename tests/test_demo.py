@@ -27,6 +27,8 @@ from sfumato.config import load_config
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # the whole demo
+
 MEMBERS = 40_000
 
 

@@ -25,6 +25,8 @@ from sfumato.budget.sqlite import SQLiteStore
 from sfumato.config import LedgerSettings
 from sfumato.errors import BudgetExhausted, LedgerFailed
 
+pytestmark = pytest.mark.slow  # threads and processes
+
 INSERT = "INSERT INTO things VALUES (?)"
 
 

@@ -15,6 +15,8 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import consistent
 from sfumato.mechanisms.consistent import Tree, least_squares, settled
 
+pytestmark = pytest.mark.slow  # many trees
+
 BIG = 2**53
 FAMILY = Tree((-1, 0, 0, 0))
 UNEVEN = Tree((-1, 0, 1, 0, 1, 2))  # 0 over 1 and 3, 1 over 2 and 4, 2 over 5 alone

@@ -17,6 +17,8 @@ from sfumato.records import Report
 from sfumato.reporting import quota
 from sfumato.session import Session
 
+pytestmark = pytest.mark.slow  # a session for each
+
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 CONFIG = """
 [ledger]

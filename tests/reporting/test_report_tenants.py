@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from sfumato.cli import main
 from sfumato.errors import NotFound, NotSupported
 
+pytestmark = pytest.mark.slow  # a session for each
+
 ROWS = (
     "CREATE TABLE creatives AS SELECT * FROM (VALUES ('7', 'spring', 'n1'), ('7', 'autumn', 'n2'), "
     "('8', 'spring', 'n3')) AS t(account, campaign, creative)",
