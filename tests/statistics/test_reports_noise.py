@@ -193,6 +193,6 @@ def test_sums_of_cells_have_the_variance_of_independent_ones(noise: np.ndarray) 
     for place, epsilon in enumerate(EPSILONS.values()):
         sums = noise[place, :, :, 1:].sum(axis=2) - noise[place, :, :, 0]
         deviation = DiscreteLaplace(1 / epsilon).deviation * math.sqrt(DAYS + 1)
-        assert abs(sums.mean()) <= deviation / math.sqrt(sums.size * FALSE_ALARM)
+        assert abs(sums.mean()) <= deviation / math.sqrt(sums.size * FALSE_ALARM / len(EPSILONS))
     vectors = noise.reshape(-1, TITLES)
     assert len(np.unique(vectors, axis=0)) == len(vectors)
