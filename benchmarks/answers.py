@@ -16,12 +16,12 @@ from typing import Any
 import duckdb
 
 from benchmarks.timing import mean_times, milliseconds, side_by_side, table
-from sfumato import sample
 from sfumato.accounting import Charge
-from sfumato.budget import Account, Ask, Held, Ledger, Revealed, open_ledger
 from sfumato.config import Budget, LedgerSettings
+from sfumato.config.noise_key import new_key
+from sfumato.demo import sample
+from sfumato.ledger import Account, Debit, Ledger, Reserved, Revealed, open_ledger
 from sfumato.mechanisms import Step
-from sfumato.noise_key import new_key
 from sfumato.query.policy import Prices
 from sfumato.session import Session
 
@@ -187,9 +187,9 @@ _STEPS = (
 _NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 
-def _ask(number: int) -> Ask:
+def _ask(number: int) -> Debit:
     names = f"digest {number}", f"atom {number}", "epoch", "daily 2026-11-15"
-    return Ask("anna", (Account("analyst:anna", _BUDGET),), *names, {"sql": "SELECT ..."}, _STEPS)
+    return Debit("anna", (Account("analyst:anna", _BUDGET),), *names, {"sql": "SELECT ..."}, _STEPS)
 
 
 def _reveal(payload: str) -> Revealed:
@@ -202,5 +202,5 @@ def _reserve(books: Ledger, number: int) -> Any:
 
 def _question(books: Ledger, number: int) -> None:
     found = _reserve(books, number)
-    if isinstance(found, Held):
+    if isinstance(found, Reserved):
         books.settle(_ask(number), found, "x" * 4000, _reveal, _NOW)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfumato.charts import Chart
+from sfumato.show import Chart
 
 PLOTS = Path(__file__).with_name("plots")
 Point = dict[str, Any]

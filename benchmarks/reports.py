@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from benchmarks import pictures
 from benchmarks.timing import milliseconds, side_by_side, table
+from sfumato.config.noise_key import new_key
 from sfumato.mechanisms import Rng, context
-from sfumato.mechanisms.canonical import canonical_laplace
-from sfumato.mechanisms.consistent import Tree
-from sfumato.noise_key import new_key
-from sfumato.query.calendar import Calendar
-from sfumato.query.entities import Family
-from sfumato.query.reports import Attribute, ReportPolicy, Statistic
-from sfumato.reporting.numbers import Numbers
+from sfumato.mechanisms.consistency import Tree
+from sfumato.mechanisms.report_noise import canonical_laplace
+from sfumato.query.reports.calendar import Calendar
+from sfumato.query.reports.entities import Family
+from sfumato.query.reports.policy import Attribute, ReportPolicy, Statistic
+from sfumato.reports.numbers import Numbers
 from sfumato.session import Session
 
 Integers = NDArray[np.int64]
@@ -487,7 +487,7 @@ budget = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """A question to the report of a quarter, and the query that somebody without privacy would write."""
 
     name: str
@@ -519,10 +519,10 @@ class Asked:
 
 
 QUESTIONS = (
-    Asked("1,000 values by day", TITLE, "day", 'CAST("at" AS DATE), job_title', 90_000),
-    Asked("1,000 values of the quarter", TITLE, "all", "job_title", 1000),
-    Asked("one total of the quarter", None, "all", "", 1),
-    Asked("totals by day", None, "day", 'CAST("at" AS DATE)', 90),
+    ReportRequest("1,000 values by day", TITLE, "day", 'CAST("at" AS DATE), job_title', 90_000),
+    ReportRequest("1,000 values of the quarter", TITLE, "all", "job_title", 1000),
+    ReportRequest("one total of the quarter", None, "all", "", 1),
+    ReportRequest("totals by day", None, "day", 'CAST("at" AS DATE)', 90),
 )
 
 
@@ -579,7 +579,7 @@ def _prepare(folder: Path) -> None:
     new_key(folder / "noise.key")
 
 
-def _times(folder: Path, asked: Asked, number: int) -> dict[str, float]:
+def _times(folder: Path, asked: ReportRequest, number: int) -> dict[str, float]:
     """The best times of the bare query, of the first answer and of later ones. They take turns."""
     best = dict.fromkeys(("bare", "first", "again"), float("inf"))
     for repeat in range(REPEATS):
@@ -599,17 +599,17 @@ def _opened(folder: Path, books: str) -> Session:
     config = folder / f"{books}.toml"
     config.write_text(CONFIG.format(books=books))
     session = Session(config)
-    Asked("the first three hours", None, "all", "", 1).ask(session, end="2026-01-01 03:00")
+    ReportRequest("the first three hours", None, "all", "", 1).ask(session, end="2026-01-01 03:00")
     return session
 
 
-def _bare_time(plain: duckdb.DuckDBPyConnection, asked: Asked) -> float:
+def _bare_time(plain: duckdb.DuckDBPyConnection, asked: ReportRequest) -> float:
     started = time.perf_counter()
     plain.execute(asked.bare).fetchall()
     return time.perf_counter() - started
 
 
-def _asked_time(session: Session, asked: Asked) -> float:
+def _asked_time(session: Session, asked: ReportRequest) -> float:
     started = time.perf_counter()
     asked.ask(session)
     return time.perf_counter() - started

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks import pictures
 from benchmarks.timing import table
 from sfumato.mechanisms import PrivateCountRelease, Rng
-from sfumato.mechanisms.keys import GaussianRule
+from sfumato.mechanisms.key_selection import GaussianRule
 from sfumato.mechanisms.noise import DiscreteGaussian
 from sfumato.release.bounding import MAX_KEYS, ORDER_BITS, Affine, KeyOrder, kept_pairs
 

@@ -14,7 +14,7 @@ from benchmarks.reproduction import Integers, Pairs, Released
 from benchmarks.timing import table
 from sfumato.accounting import zcdp_rho
 from sfumato.mechanisms import Rng
-from sfumato.mechanisms.keys import GaussianRule, KeyRule, LaplaceRule
+from sfumato.mechanisms.key_selection import GaussianRule, KeyRule, LaplaceRule
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
 
 PEOPLE, FEWER_PEOPLE = 10**6, 10**5

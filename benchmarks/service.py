@@ -21,10 +21,10 @@ import duckdb
 
 from benchmarks.answers import CONFIG, NUMBERS, QUESTION, prepare
 from benchmarks.timing import milliseconds, table
-from sfumato.budget import open_ledger
-from sfumato.budget.keys import Keys
-from sfumato.cli.telling import now
+from sfumato.cli.output import now
 from sfumato.config import load_config
+from sfumato.ledger import open_ledger
+from sfumato.ledger.api_keys import ApiKeys
 
 NEW_TARGET, AGAIN_TARGET = 0.85, 0.5
 CLIENTS = 4  # at a time, on both sides
@@ -34,7 +34,7 @@ CONNECTIONS, SECONDS, TURNS = 8, 1.5, 5
 EMPTY = """
 import socket, sys, uvicorn
 from fastapi import FastAPI
-from sfumato.service.serving import server
+from sfumato.service.server import server
 app = FastAPI()
 @app.post("/")
 async def empty(): return {}
@@ -70,7 +70,7 @@ def configured(folder: Path) -> tuple[Path, int]:
 def new_key_for(config: Path) -> str:
     read = load_config(config)
     with open_ledger(read.ledger, read.folder) as ledger:
-        return Keys(ledger).create("anna", "analyst", None, now())[0]
+        return ApiKeys(ledger).create("anna", "analyst", None, now())[0]
 
 
 @contextmanager

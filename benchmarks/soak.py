@@ -23,13 +23,13 @@ from typing import TypeAlias
 from benchmarks.answers import NUMBERS, QUESTION
 from benchmarks.service import SERVE, configured, new_key_for, process
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import open_ledger, report
-from sfumato.cli.telling import now
+from sfumato.cli.output import now
 from sfumato.client import Client
 from sfumato.config import load_config
 from sfumato.errors import SfumatoError
+from sfumato.ledger import open_ledger, report
 
-Held: TypeAlias = tuple[int, int]
+Reserved: TypeAlias = tuple[int, int]
 
 GROWTH = 1.25  # of memory, from the first quarter of the time to the last
 EVERY_S = 30
@@ -63,7 +63,9 @@ def main(arguments: list[str]) -> int:
     return 1 if problems else 0
 
 
-def _loaded(url: str, key: str, clients: int, seconds: float, look: Callable[[], Held]) -> tuple[Load, list[Held]]:
+def _loaded(
+    url: str, key: str, clients: int, seconds: float, look: Callable[[], Reserved]
+) -> tuple[Load, list[Reserved]]:
     load, stopped = Load(), threading.Event()
     threads = [threading.Thread(target=_ask, args=(url, key, load, stopped, seed)) for seed in range(clients)]
     for thread in threads:
@@ -102,13 +104,13 @@ def _ask(url: str, key: str, load: Load, stopped: threading.Event, seed: int) ->
                 load.charged += answer.receipt.charge
 
 
-def _held(number: int) -> Held:
+def _held(number: int) -> Reserved:
     """Megabytes and open files of a process."""
     pages = int(Path(f"/proc/{number}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") >> 20, len(list(Path(f"/proc/{number}/fd").iterdir()))
 
 
-def _grown(held: list[Held]) -> list[str]:
+def _grown(held: list[Reserved]) -> list[str]:
     quarter = max(len(held) // 4, 1)
     names = "memory", "open files"
     before, after = (tuple(map(max, zip(*part, strict=True))) for part in (held[:quarter], held[-quarter:]))

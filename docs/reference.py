@@ -14,7 +14,7 @@ import click
 import sfumato
 from sfumato import accounting, errors, mechanisms
 from sfumato.cli import main
-from sfumato.problems import KINDS, PLACE, Kind
+from sfumato.problems import PLACE, PROBLEM_TYPES, ProblemType
 
 PAGES = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
@@ -31,7 +31,7 @@ def pages() -> dict[str, str]:
     return {
         "python.md": "\n".join(["# Python reference\n", NOTE, *map(_module, (sfumato, mechanisms, accounting))]),
         "errors.md": f"# Errors\n\n{NOTE}\n```text\n{inspect.getdoc(errors)}\n```\n",
-        "problems.md": f"# Problems\n\n{NOTE}\n{PROBLEMS}\n" + "\n".join(map(_problem, KINDS)),
+        "problems.md": f"# Problems\n\n{NOTE}\n{PROBLEMS}\n" + "\n".join(map(_problem, PROBLEM_TYPES)),
         "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
     }
 
@@ -63,7 +63,7 @@ def _methods(thing: type) -> str:
     )
 
 
-def _problem(kind: Kind) -> str:
+def _problem(kind: ProblemType) -> str:
     head = f"## {kind.title}\n\n`{PLACE}{kind.name}`, status {kind.status}, `sfumato.errors.{kind.error.__name__}`"
     return f"{head}\n\n{kind.meaning}\n"
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from sfumato.charts import (
+from sfumato.errors import InvalidArgument
+from sfumato.show import (
     NONE_SHOWN,
     NOTHING_SHOWN,
     Chart,
@@ -27,7 +28,6 @@ from sfumato.charts import (
     table_html,
     visible,
 )
-from sfumato.errors import InvalidArgument
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -20,10 +20,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import sfumato
-from sfumato import sample
 from sfumato.accounting import Charge
-from sfumato.cli import main, starting
-from sfumato.cli.asking import CHARTS
+from sfumato.cli import main
+from sfumato.cli.ask import CHARTS
+from sfumato.cli.demo import DEMO_MEMBERS
+from sfumato.demo import sample
 from sfumato.errors import LedgerFailed
 
 COMMAND = Path(sys.executable).with_name("sfumato")
@@ -202,7 +203,7 @@ class TestHelp:
 
 class TestDemo:
     def test_its_default_is_the_samples(self) -> None:
-        assert starting.DEMO_MEMBERS == sample.MEMBERS
+        assert DEMO_MEMBERS == sample.MEMBERS
 
     def test_json_is_one_object_and_nothing_else(self) -> None:
         answers = parsed("demo", "--members", "2000")["answers"]
@@ -455,7 +456,7 @@ class TestBudget:
     @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 4), ("", 130)])
     def test_it_asks_on_a_terminal(self, shop: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int) -> None:
         _restore_an_older_copy(shop)
-        monkeypatch.setattr("sfumato.cli.telling.on_a_terminal", lambda: True)
+        monkeypatch.setattr("sfumato.cli.output.on_a_terminal", lambda: True)
         result = invoke("budget", "recover", input=typed)
         assert result.exit_code == code
         assert "older than its fence" in result.stderr

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from contracts.ledger import answer, histogram, own, top
-from sfumato.budget import Ledger, open_ledger
-from sfumato.charts import Panel
-from sfumato.cli import main, telling
-from sfumato.cli.asking import CHARTS
+from sfumato.cli import main, output
+from sfumato.cli.ask import CHARTS
+from sfumato.cli.terminal import render_shares
 from sfumato.config import load_config
-from sfumato.terminal import render_shares
+from sfumato.ledger import Ledger, open_ledger
+from sfumato.show import Panel
 
 CONFIG = """
 [ledger]
@@ -129,7 +129,7 @@ class TestForecast:
     )
     def test_what_cannot_be_is_told_of_its_option(self, arguments: tuple[str, ...], words: str) -> None:
         result = invoke("forecast", *arguments)
-        assert (result.exit_code, result.stdout) == (telling.USAGE, "")
+        assert (result.exit_code, result.stdout) == (output.USAGE, "")
         assert words in result.stderr
 
     def test_a_picture_that_cannot_be_written_is_told(self, shop: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sfumato.budget import open_ledger
-from sfumato.budget.keys import Key, Keys
 from sfumato.cli import main
 from sfumato.config import load_config
+from sfumato.ledger import open_ledger
+from sfumato.ledger.api_keys import ApiKey, ApiKeys
 
 CONFIG = """
 [ledger]
@@ -69,11 +69,11 @@ def refused(*arguments: str, code: int) -> str:
     return result.stderr
 
 
-def found(text: str, days: float = 0) -> Key | None:
+def found(text: str, days: float = 0) -> ApiKey | None:
     """The key as the service would find it, some days from now."""
     settings = load_config("sfumato.toml")
     with open_ledger(settings.ledger, settings.folder) as ledger:
-        return Keys(ledger).find(text, datetime.now(UTC) + timedelta(days=days))
+        return ApiKeys(ledger).find(text, datetime.now(UTC) + timedelta(days=days))
 
 
 def words(page: str) -> str:

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from sfumato.cli import main, telling
+from sfumato.cli import main, output
 from sfumato.config import load_config
 from sfumato.session import Session
 
@@ -447,14 +447,14 @@ class TestReseal:
 
     @pytest.mark.parametrize(("answer", "ends"), [("y\n", "Sealed anew"), ("n\n", "Nothing was changed.")])
     def test_on_a_terminal_it_asks(self, monkeypatch: pytest.MonkeyPatch, answer: str, ends: str) -> None:
-        monkeypatch.setattr(telling, "on_a_terminal", lambda: True)
+        monkeypatch.setattr(output, "on_a_terminal", lambda: True)
         result = invoke(*RESEAL, input=answer)
         assert result.exit_code == 0
         assert "Seal this range anew?" in result.stderr
         assert result.stdout.index("What sealing anew comes to") < result.stdout.index(ends)
 
     def test_json_never_asks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(telling, "on_a_terminal", lambda: True)
+        monkeypatch.setattr(output, "on_a_terminal", lambda: True)
         assert parsed(*RESEAL)["done"] is False
 
     @pytest.mark.parametrize(

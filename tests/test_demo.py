@@ -18,13 +18,14 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from sfumato import demo
 from sfumato.accounting import NOTHING, Charge, epsilon
-from sfumato.budget import open_ledger
-from sfumato.budget.keys import Keys
+from sfumato.cli.demo import invite, show_demo, stay
 from sfumato.client import Client
 from sfumato.config import load_config
+from sfumato.demo import demo
 from sfumato.errors import Failed, InvalidArgument
+from sfumato.ledger import open_ledger
+from sfumato.ledger.api_keys import ApiKeys
 from sfumato.session import Session
 
 pytestmark = pytest.mark.slow  # the whole demo
@@ -114,7 +115,7 @@ def test_the_object_has_the_shape_of_an_answer(finished: demo.Demo) -> None:
 def page(finished: demo.Demo, width: int, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     with io.TextIOWrapper(raw, encoding=encoding, newline="\n") as file:
-        demo.show(finished, Console(file=file, width=width, highlight=False))
+        show_demo(finished, Console(file=file, width=width, highlight=False))
         file.flush()
         return raw.getvalue().decode(encoding)
 
@@ -170,7 +171,7 @@ def test_a_port_that_is_taken_is_left_alone() -> None:
 def test_the_key_of_a_demo_that_was_kept_lasts_a_day(folder: Path, finished: demo.Demo) -> None:
     config = load_config(folder / "sfumato.toml")
     with open_ledger(config.ledger, config.folder) as ledger:
-        [key] = Keys(ledger).list()
+        [key] = ApiKeys(ledger).list()
     assert finished.service.key.startswith(key.prefix)
     assert key.expires is not None
     assert key.expires - key.created == demo.KEY_LASTS
@@ -187,7 +188,7 @@ def test_the_key_stands_in_the_invitation_only(finished: demo.Demo) -> None:
     """What a run that ends prints is no secret; what one that stays up prints can be copied whole."""
     assert finished.service.key not in page(finished, 200) + str(finished.to_dict())
     told = io.StringIO()
-    demo.invite(finished.service, Console(file=told, width=40, highlight=False))
+    invite(finished.service, Console(file=told, width=40, highlight=False))
     lines = told.getvalue().splitlines()
     assert f"  docs  {finished.service.url}/docs" in lines
     assert f"  ask   {finished.service.curl}" in lines
@@ -198,7 +199,7 @@ def test_stay_waits_for_an_interrupt() -> None:
     before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    demo.stay()
+    stay()
     timer.join()
     assert signal.getsignal(signal.SIGINT) is before
 

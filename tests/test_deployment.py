@@ -28,11 +28,11 @@ import pytest
 import yaml
 
 import postgres
-from sfumato import demo
 from sfumato.accounting import Charge
 from sfumato.client import Client
 from sfumato.config import EngineSettings, ServiceSettings
-from sfumato.service.serving import GRACE_S
+from sfumato.demo import demo
+from sfumato.service.server import GRACE_S
 
 ROOT = Path(__file__).parents[1]
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/dev", "/etc/ssl", "/etc/alternatives")

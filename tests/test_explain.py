@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.accounting import Charge, epsilon, zcdp_epsilon
 from sfumato.config import Config, read_config
-from sfumato.explain import Bound, Explanation, Promise, explain, in_words, not_bounded
+from sfumato.explain import Bound, PolicyExplanation, Promise, explain, in_words, not_bounded
 
 BUDGET = "epsilon_per = 0.15\ndelta_per = 1e-10\n"
 DEFAULT = f'[budgets.partner]\n{BUDGET}information = 3000\ncalls = 30\nresets = "monthly"\n'
@@ -27,7 +27,7 @@ def config(text: str) -> Config:
     return read_config(text, Path("/"), {})
 
 
-def explained(text: str, analyst: str | None = None) -> Explanation:
+def explained(text: str, analyst: str | None = None) -> PolicyExplanation:
     return explain(config(text), analyst)
 
 

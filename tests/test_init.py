@@ -14,11 +14,11 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from sfumato import init
 from sfumato.cli import main
+from sfumato.cli import starter as init
+from sfumato.cli.starter import StarterSource, start
 from sfumato.config import read_config
 from sfumato.errors import EngineFailed, InvalidArgument
-from sfumato.init import Source, start
 from sfumato.session import Session
 
 HOSTILE = [
@@ -170,7 +170,7 @@ class TestHostileNames:
 
     def test_all_of_them_are_written_and_read_back(self) -> None:
         write("orders.parquet", ", ".join(f"'v' AS {quoted(name)}" for name in HOSTILE))
-        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         config = read_config(text, Path("shop").resolve(), {})
         assert list(config.tables["orders"].columns) == HOSTILE
@@ -218,7 +218,7 @@ class TestHostileNames:
 class TestTheFile:
     def test_it_holds_names_and_types_and_no_value(self) -> None:
         write("orders.parquet", "'crimson' AS colour, 987654 AS size, DATE '1999-01-31' AS day, TRUE AS vip")
-        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert not re.search("crimson|987654|1999", text)
         [table] = tomllib.loads(text)["tables"].values()
@@ -230,14 +230,14 @@ class TestTheFile:
         for rows in ("'red' AS colour", "'blue' AS colour"):
             write("orders.parquet", rows)
             place = f"shop{len(texts)}"
-            start(place, Source("orders.parquet", "person"), analyst="anna")
+            start(place, StarterSource("orders.parquet", "person"), analyst="anna")
             texts.append(Path(place, "sfumato.toml").read_text("utf-8"))
         assert texts[0] == texts[1]
 
     def test_its_examples_are_right(self) -> None:
         """Without their comment signs, they are settings that are read."""
         write("orders.parquet", "'red' AS colour, 7 AS quantity, 'emea' AS region, 'x' AS title")
-        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         for name in ("region", "title"):
             text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
@@ -254,7 +254,7 @@ class TestTheFile:
 
     def test_the_key_is_for_its_owner_only(self) -> None:
         write("orders.parquet")
-        start("shop", Source("orders.parquet", "person"), analyst="anna")
+        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
         key = Path("shop/noise.key")
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert len(key.read_bytes()) == 32
@@ -272,7 +272,7 @@ class TestTheFile:
         self, tmp_path: Path, folder: str, source: str, expected: str | None
     ) -> None:
         write("orders.parquet")
-        start(folder, Source(source, "person", table="orders"), analyst="anna")
+        start(folder, StarterSource(source, "person", table="orders"), analyst="anna")
         written = tomllib.loads(Path(folder, "sfumato.toml").read_text("utf-8"))["tables"]["orders"]["source"]
         assert written == (expected or str(tmp_path / source))
         with Session(Path(folder, "sfumato.toml")) as session:
@@ -280,7 +280,7 @@ class TestTheFile:
 
     def test_a_database_is_found_from_the_folder_too(self, tmp_path: Path) -> None:
         write("orders")
-        start(".", Source("orders", "person", database="shop.duckdb"), analyst="anna")
+        start(".", StarterSource("orders", "person", database="shop.duckdb"), analyst="anna")
         engines = tomllib.loads(Path("sfumato.toml").read_text("utf-8"))["engines"]
         assert engines["local"]["database"] == "shop.duckdb"
 
@@ -298,7 +298,7 @@ class TestTheFile:
         with duckdb.connect() as connection:
             columns = f"1 AS {unit}{', ' if taken else ''}{taken}"
             connection.execute(f"COPY (SELECT {columns}) TO 'orders.parquet'")
-        assert start("shop", Source("orders.parquet", unit), analyst="anna").measure == measure
+        assert start("shop", StarterSource("orders.parquet", unit), analyst="anna").measure == measure
 
 
 class TestRefusals:
@@ -316,14 +316,14 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("source", "problem"),
         [
-            (Source("orders.parquet", "persn"), "did you mean person?"),
-            (Source("orders.parquet", "zzz"), "there is person, colour"),
-            (Source("orders.txt", "person"), "must end in .parquet"),
-            (Source("shop.duckdb", "person"), "--database FILE --source TABLE"),
-            (Source("orders.parquet", "person", table=" "), "--table"),
+            (StarterSource("orders.parquet", "persn"), "did you mean person?"),
+            (StarterSource("orders.parquet", "zzz"), "there is person, colour"),
+            (StarterSource("orders.txt", "person"), "must end in .parquet"),
+            (StarterSource("shop.duckdb", "person"), "--database FILE --source TABLE"),
+            (StarterSource("orders.parquet", "person", table=" "), "--table"),
         ],
     )
-    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: Source, problem: str) -> None:
+    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: StarterSource, problem: str) -> None:
         write("orders.parquet")
         with pytest.raises(InvalidArgument, match=re.escape(problem)):
             start("shop", source, analyst="anna")
@@ -349,7 +349,7 @@ class TestRefusals:
     def test_a_source_that_cannot_be_read_is_the_engines_failure(self) -> None:
         Path("orders.parquet").write_text("no parquet")
         with pytest.raises(EngineFailed):
-            start("shop", Source("orders.parquet", "a"), analyst="anna")
+            start("shop", StarterSource("orders.parquet", "a"), analyst="anna")
         assert not Path("shop").exists()
 
     @pytest.mark.parametrize(("target", "said"), [("orders.csv", True), ("orders.parquet", False)])
@@ -379,5 +379,5 @@ class TestRefusals:
 
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(InvalidArgument, match="cannot be written to"):
-            start("shop", Source("orders.parquet", "person"), analyst="anna")
+            start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
         assert list(Path("shop").iterdir()) == []

@@ -19,7 +19,7 @@ import pytest
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import InvalidArgument
-from sfumato.records import Answer, Receipt, Report
+from sfumato.wire import Answer, Receipt, Report
 
 RECEIPT = Receipt(
     mechanism="unknown_gumbel",
@@ -32,7 +32,7 @@ RECEIPT = Receipt(
     digest="sha256:00",
     repeat=False,
 )
-KINDS = {
+PROBLEM_TYPES = {
     'a "quoted" name': "text",
     "order": "integer",
     "share": "number",
@@ -45,7 +45,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("it's; DROP TABLE x --", -(2**63), 0.5, True, date(2026, 11, 15), datetime(2026, 11, 15, 8, 30, 0, 7), 1240),
     ("Zürich \x00\x1b 🙂", 2**63 - 1, -3.0, False, date(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59), -4),
 ]
-FULL = Answer(KINDS, [dict(zip(KINDS, row, strict=True)) for row in ROWS], True, RECEIPT, ("a note",))
+FULL = Answer(PROBLEM_TYPES, [dict(zip(PROBLEM_TYPES, row, strict=True)) for row in ROWS], True, RECEIPT, ("a note",))
 EMPTY = replace(FULL, rows=[])
 
 
@@ -71,7 +71,7 @@ class TestPandas:
     @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_columns_are_typed(self, answer: Answer) -> None:
         frame = answer.to_pandas()
-        assert list(frame.columns) == list(KINDS)
+        assert list(frame.columns) == list(PROBLEM_TYPES)
         assert pandas.api.types.is_string_dtype(frame.dtypes.iloc[0])
         assert [str(kind) for kind in frame.dtypes[1:]] == [
             *("int64", "float64", "bool", "datetime64[s]", "datetime64[us]", "int64")
@@ -95,7 +95,7 @@ class TestPolarsAndArrow:
     @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_polars_columns_are_typed_and_hold_the_rows(self, answer: Answer) -> None:
         frame = answer.to_polars()
-        assert frame.schema == dict(zip(KINDS, self.TYPES, strict=True))
+        assert frame.schema == dict(zip(PROBLEM_TYPES, self.TYPES, strict=True))
         assert frame.rows() == ROWS[: len(answer.rows)]
 
     def test_polars_reads_the_arrow_stream_again_and_again(self) -> None:
@@ -116,7 +116,7 @@ class TestPolarsAndArrow:
 class TestImports:
     def test_records_bring_no_engine_and_no_data_frames(self) -> None:
         heavy = {"duckdb", "pandas", "polars", "sqlglot", "rich", "vl_convert"}
-        code = f"import sys, sfumato.records; print({heavy} & {{*sys.modules}} or 'none')"
+        code = f"import sys, sfumato.wire; print({heavy} & {{*sys.modules}} or 'none')"
         found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         assert found.stdout == "none\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sfumato import sample
+from sfumato.demo import sample
 from sfumato.errors import InvalidArgument
 
 MEMBERS = 5000

@@ -12,10 +12,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from sfumato import terminal
 from sfumato.accounting import NOTHING, Charge
-from sfumato.charts import Figures
-from sfumato.records import Answer, BudgetReport, ChargeRow, Charges, Estimate, Receipt, Standing
+from sfumato.cli import terminal
+from sfumato.show import Figures
+from sfumato.wire import Answer, BudgetReport, ChargeRow, Charges, Estimate, Receipt, Standing
 
 HOSTILE = "[red]x[/red]\x1b[2J\r\u202eZürich"
 

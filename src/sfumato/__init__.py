@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         Unauthorized,
     )
     from sfumato.query.request import Histogram, TopK, Total
-    from sfumato.records import Answer, Receipt, Report
     from sfumato.release import (
         Count,
         Mean,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     )
     from sfumato.session import Session
     from sfumato.session import Session as open  # noqa: A004, N813
+    from sfumato.wire import Answer, Receipt, Report
 
 __version__ = "0.1.0"
 
@@ -91,7 +91,7 @@ _HOMES = {
         *("RateLimited", "Refused", "SfumatoError", "Unauthorized"),
     ),
     "sfumato.query.request": ("Histogram", "TopK", "Total"),
-    "sfumato.records": ("Answer", "Receipt", "Report"),
+    "sfumato.wire": ("Answer", "Receipt", "Report"),
     "sfumato.release": (
         *("Count", "Mean", "Quantile", "Released", "Sum", "Units", "Variance"),
         *("release_aggregates", "release_counts"),

@@ -20,22 +20,22 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.budget import Account, Ask, Call, Held, Ledger, Revealed, Settled
 from sfumato.engines.base import COULD_NOT_ANSWER, Engine
 from sfumato.errors import BudgetExhausted, EngineFailed, NotSupported
+from sfumato.ledger import Account, Debit, IdempotentCall, Ledger, Reserved, Revealed, Settled
 from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.plan import Key, Plan
 from sfumato.query.values import typed
-from sfumato.records import Answer
+from sfumato.wire import Answer
 
 
-class Turns:
+class SingleFlight:
     """One run of the engine at a time for each atom; and a pause, from the second failure in a row on.
 
     Without it, a question that never ends in time could keep the engine busy for ever, on one charge.
     """
 
-    LONGEST_S, MOST = 300.0, 10_000
+    MAX_PAUSE_S, MAX_FAILURES = 300.0, 10_000
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, words: str = COULD_NOT_ANSWER) -> None:
         self._mutex, self._clock, self._words = threading.Lock(), clock, words
@@ -64,14 +64,14 @@ class Turns:
         with self._mutex:
             _, failures = self._failed.pop(atom, (0.0, 0))
             if not well:
-                if len(self._failed) >= self.MOST:
+                if len(self._failed) >= self.MAX_FAILURES:
                     self._failed.clear()
-                pause_s = min(2.0 ** min(failures - 1, 20), self.LONGEST_S) if failures else 0.0
+                pause_s = min(2.0 ** min(failures - 1, 20), self.MAX_PAUSE_S) if failures else 0.0
                 self._failed[atom] = self._clock() + pause_s, failures + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Runtime:
     """Where answers are made: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
 
     engines: Mapping[str, Engine]
@@ -79,21 +79,21 @@ class Desk:
     key: bytes = field(repr=False)
     epoch: str
     clock: Callable[[], datetime]
-    turns: Turns = field(default_factory=Turns)
+    turns: SingleFlight = field(default_factory=SingleFlight)
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class PlannedRequest:
     """Who asks what, and who pays: the asker's own account first."""
 
     analyst: str
     accounts: tuple[Account, ...]
     plan: Plan
-    call: Call | None = None
+    call: IdempotentCall | None = None
 
-    def ask(self, epoch: str) -> Ask:
+    def ask(self, epoch: str) -> Debit:
         plan = self.plan
-        return Ask(
+        return Debit(
             analyst=self.analyst,
             accounts=self.accounts,
             digest=plan.digest,
@@ -106,7 +106,7 @@ class Inquiry:
         )
 
 
-def answer(inquiry: Inquiry, desk: Desk, *, resume: bool = False) -> Answer:
+def answer(inquiry: PlannedRequest, desk: Runtime, *, resume: bool = False) -> Answer:
     """Answer, or raise: `Refused` changes nothing, `Failed` keeps what was reserved.
 
     With `resume`, only what is reserved already is answered: nothing new is.
@@ -123,24 +123,24 @@ def answer(inquiry: Inquiry, desk: Desk, *, resume: bool = False) -> Answer:
     raise failure
 
 
-def _walked(inquiry: Inquiry, desk: Desk, *, resume: bool) -> Answer:
+def _walked(inquiry: PlannedRequest, desk: Runtime, *, resume: bool) -> Answer:
     ask, reveal = inquiry.ask(desk.epoch), partial(_revealed, inquiry)
     try:
         found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=resume)
     except BudgetExhausted as refusal:
         raise _with_a_way_out(refusal, ask, inquiry.plan, desk) from None
-    if isinstance(found, Held):
+    if isinstance(found, Reserved):
         found = _settled(ask, found, inquiry, desk)
     return answered(found)
 
 
-def _settled(ask: Ask, held: Held, inquiry: Inquiry, desk: Desk) -> Settled:
+def _settled(ask: Debit, held: Reserved, inquiry: PlannedRequest, desk: Runtime) -> Settled:
     """Compute the atom and settle. Whoever waited for the same atom finds it stored, or has failed with it."""
     reveal = partial(_revealed, inquiry)
     with desk.turns.of(ask.atom) as waited:
         if waited:
             found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=True)
-            if isinstance(found, Held):
+            if isinstance(found, Reserved):
                 raise EngineFailed(COULD_NOT_ANSWER)
             return found
         payload = _tried(inquiry.plan, held.nonce, desk)
@@ -150,7 +150,7 @@ def _settled(ask: Ask, held: Held, inquiry: Inquiry, desk: Desk) -> Settled:
         return desk.ledger.settle(ask, held, payload, reveal, desk.clock())
 
 
-def _tried(plan: Plan, nonce: bytes, desk: Desk) -> str | None:
+def _tried(plan: Plan, nonce: bytes, desk: Runtime) -> str | None:
     """Exact counts from the engine go in, noisy ones come out; None where that failed."""
     try:
         rows = desk.engines[plan.table].run(plan.query)
@@ -197,7 +197,7 @@ def cell(value: Any) -> Any:
     return float(value) + 0.0 if isinstance(value, Fraction | Decimal | float) else value
 
 
-def _revealed(inquiry: Inquiry, payload: str) -> Revealed:
+def _revealed(inquiry: PlannedRequest, payload: str) -> Revealed:
     """What this request shows of a stored atom: a prefix of its rows, with their counts or without."""
     plan, stored = inquiry.plan, json.loads(payload)
     release: Release[tuple[Any, ...]] = Release(
@@ -215,7 +215,7 @@ def _revealed(inquiry: Inquiry, payload: str) -> Revealed:
     return Revealed(json.dumps(_body(inquiry, shown), separators=(",", ":")), shown.steps)
 
 
-def _body(inquiry: Inquiry, shown: Release[tuple[Any, ...]]) -> dict[str, Any]:
+def _body(inquiry: PlannedRequest, shown: Release[tuple[Any, ...]]) -> dict[str, Any]:
     """Everything in an answer but what the moment adds: charge, left, resets and repeat."""
     plan = inquiry.plan
     columns: dict[str, str] = dict(zip(plan.columns, plan.types, strict=True))
@@ -238,7 +238,7 @@ def _body(inquiry: Inquiry, shown: Release[tuple[Any, ...]]) -> dict[str, Any]:
     }
 
 
-def _notes(inquiry: Inquiry, shown: Release[Any]) -> list[str]:
+def _notes(inquiry: PlannedRequest, shown: Release[Any]) -> list[str]:
     plan, notes = inquiry.plan, []
     if plan.domain is None:
         notes.append("groups below a noisy threshold are absent")
@@ -265,7 +265,7 @@ def answered(settled: Settled) -> Answer:
     return Answer.from_dict(serial)
 
 
-def _with_a_way_out(refusal: BudgetExhausted, ask: Ask, plan: Plan, desk: Desk) -> BudgetExhausted:
+def _with_a_way_out(refusal: BudgetExhausted, ask: Debit, plan: Plan, desk: Runtime) -> BudgetExhausted:
     """The refusal, with the longest list that would still fit, and as a request."""
     longest = desk.ledger.longest_fitting(
         plan.k - 1, lambda k: replace(ask, worst=plan.mechanism.at(k).worst), desk.clock()

@@ -13,12 +13,12 @@ from typing import Any
 
 from sfumato.accounting import Charge, epsilon
 from sfumato.accounting.composition import approximate_zcdp_epsilon
-from sfumato.budget import Account, accounts_of, all_accounts
-from sfumato.budget.accounts import RELEASE
 from sfumato.config import Budget, Config
+from sfumato.ledger import Account, accounts_of, all_accounts
+from sfumato.ledger.accounts import RELEASE
 from sfumato.mechanisms import KnownLaplace, Mechanism, UnknownGaussian, UnknownGumbel, UnknownLaplace
 from sfumato.query.policy import Prices
-from sfumato.query.reports import Guarantee
+from sfumato.query.reports.policy import ReportGuarantee
 
 LEAST_DELTA = Fraction(1, 10**9)
 PERIODS = {"daily": "a day", "weekly": "a week", "monthly": "a month", "never": "in all"}
@@ -95,7 +95,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class PolicyExplanation:
     """Every account's promise, and what all analysts together could learn. None: nothing bounds it.
 
     `reports` have guarantees of their own, None where it could not be told; `readers` are the analysts who may read
@@ -107,7 +107,7 @@ class Explanation:
     together: Bound | None
     uncapped: tuple[str, ...]
     guaranteed: tuple[str, ...]
-    reports: Mapping[str, Guarantee | None] = field(default_factory=dict)
+    reports: Mapping[str, ReportGuarantee | None] = field(default_factory=dict)
     readers: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,8 +125,8 @@ class Explanation:
 
 
 def explain(
-    config: Config, analyst: str | None = None, guarantees: Mapping[str, Guarantee] | None = None
-) -> Explanation:
+    config: Config, analyst: str | None = None, guarantees: Mapping[str, ReportGuarantee] | None = None
+) -> PolicyExplanation:
     """The promises of a configuration; with an analyst, those of the accounts that her questions debit.
 
     `guarantees` are those of reports, which follow from filters and so from the types of live columns.
@@ -137,7 +137,7 @@ def explain(
         accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
     uncapped = tuple(name for name, table in config.tables.items() if table.measures and not table.cap)
     promises = tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values())
-    return Explanation(
+    return PolicyExplanation(
         promises,
         tuple(config.analysts),
         _together(config),
@@ -156,7 +156,7 @@ def _readers(config: Config, analyst: str | None) -> Iterator[str]:
                 yield name
 
 
-def of_reports(explained: Explanation) -> Iterator[str]:
+def of_reports(explained: PolicyExplanation) -> Iterator[str]:
     """What reports promise, beside the budgets."""
     for name, promise in explained.reports.items():
         told = "" if promise is None else f": epsilon {_up(promise.epsilon, 10_000):,.6g} for one {promise.unit}"
@@ -336,7 +336,7 @@ def _amount(budget: Budget) -> str:
     return f"{budget.cap} {PERIODS[budget.resets]}"
 
 
-def not_bounded(explained: Explanation) -> Iterator[str]:
+def not_bounded(explained: PolicyExplanation) -> Iterator[str]:
     """What the numbers do not cover, a sentence or two for each."""
     if any(promise.account.budget.resets != "never" and not promise.nothing for promise in explained.promises):
         yield "Periods add up. Every reset is a new budget about the same people; see the year in the table."
@@ -352,7 +352,7 @@ def not_bounded(explained: Explanation) -> Iterator[str]:
     yield "Several people at once: a household of k, all alike, has k times the epsilon, and a larger delta."
 
 
-def _colluding(explained: Explanation) -> Iterator[str]:
+def _colluding(explained: PolicyExplanation) -> Iterator[str]:
     if len(explained.analysts) < 2 or (explained.together is not None and explained.together.epsilon == 0):
         return
     where = f" Tables without a cap: {', '.join(explained.uncapped)}." if explained.uncapped else ""

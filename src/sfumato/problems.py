@@ -32,7 +32,7 @@ PLACE = "/problems/"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemType:
     """One kind of problem: its name, which is the end of its `type`, what it means and what to do about it.
 
     With `detail`, every problem of the kind says just that, whatever the error says.
@@ -46,91 +46,91 @@ class Kind:
     detail: str = ""
 
 
-KINDS = (
-    Kind(
+PROBLEM_TYPES = (
+    ProblemType(
         *("not-supported", "Not supported", 422, NotSupported),
         "The question has no private form here, or it breaks the table's policy. Nothing was read and nothing was "
         "charged. The detail names what is wrong, and the nearest question that can be asked.",
     ),
-    Kind(
+    ProblemType(
         *("budget-exhausted", "Budget exhausted", 403, BudgetExhausted),
         "The question costs more than is left on one of the accounts that pay for it. Nothing was read and nothing "
         "was charged. `asked` and `left` are exact; `resets` is when the next period begins; each request in `try` "
         "would fit now. Waiting a moment does not help, so this is no 429.",
     ),
-    Kind(
+    ProblemType(
         *("in-flight", "In flight", 409, Conflict),
         "A call with this Idempotency-Key began at the same moment, and the data got a new version in between; or the "
         "range of a report was sealed anew while its numbers were drawn. Send it again, with the same key, after "
         "`Retry-After` seconds: it will not be charged twice.",
     ),
-    Kind(
+    ProblemType(
         *("key-reused", "Key reused", 422, Conflict),
         "This Idempotency-Key was sent before, with another body. Use a new key for every new call.",
     ),
-    Kind(
+    ProblemType(
         *("unauthorized", "Unauthorized", 401, Unauthorized),
         "The call has no key that is valid now: it is missing, misspelt, expired, revoked, or of an analyst who is "
         "not in the configuration. Send `Authorization: Bearer <key>`.",
         "this needs a valid key: Authorization: Bearer <key>",
     ),
-    Kind(
+    ProblemType(
         *("not-found", "Not found", 404, NotFound),
         "There is no such thing, or it is not yours: the two look alike.",
         "there is no such thing, or it is not yours",
     ),
-    Kind(
+    ProblemType(
         *("rate-limited", "Rate limited", 429, RateLimited),
         "More calls a minute than an analyst may make. Nothing was charged; wait for `Retry-After` seconds.",
     ),
-    Kind(
+    ProblemType(
         *("invalid-argument", "Invalid argument", 400, InvalidArgument),
         "The call itself makes no sense: a body that is not JSON, a parameter out of range. The detail names it.",
     ),
-    Kind(
+    ProblemType(
         *("too-large", "Too large", 413, InvalidArgument),
         "The body is longer than a question can be. Ask for ranges instead of lists.",
     ),
-    Kind(
+    ProblemType(
         *("method-not-allowed", "Method not allowed", 405, InvalidArgument),
         "There is such a path, but not for this method. `Allow` lists those that there are.",
     ),
-    Kind(
+    ProblemType(
         *("engine-failed", "Engine failed", 503, EngineFailed),
         "The engine did not deliver. The charge stands, and the reservation with it: send the same question again, "
         "and it costs no more; a report costs nothing. The reason is never told, because it could depend on the rows.",
     ),
-    Kind(
+    ProblemType(
         *("ledger-failed", "Ledger failed", 503, LedgerFailed),
         "The ledger cannot be read, written or trusted, so that nothing may leave. The operator's log and "
         "`sfumato budget verify` say why. Sending the same question again is not charged twice.",
         "the ledger cannot be used at this moment; nothing was answered, and asking again is not charged twice",
     ),
-    Kind(
+    ProblemType(
         *("failed", "Failed", 503, Failed),
         "The service could not answer. Sending the same question again is not charged twice.",
         "the service could not answer; asking again is not charged twice",
     ),
 )
 
-_BY_NAME = {kind.name: kind for kind in KINDS}
+_BY_NAME = {kind.name: kind for kind in PROBLEM_TYPES}
 
 
-def named(name: str) -> Kind:
+def named(name: str) -> ProblemType:
     return _BY_NAME[name]
 
 
-def kind_of(error: SfumatoError) -> Kind:
+def problem_type(error: SfumatoError) -> ProblemType:
     """The kind of an error; the most special one, where several fit."""
     if isinstance(error, Conflict):
         return named("key-reused" if error.reused else "in-flight")
-    fitting = (kind for above in type(error).__mro__ for kind in KINDS if kind.error is above)
+    fitting = (kind for above in type(error).__mro__ for kind in PROBLEM_TYPES if kind.error is above)
     return next(fitting, named("failed"))
 
 
-def problem(error: SfumatoError, kind: Kind | None = None) -> dict[str, Any]:
+def problem(error: SfumatoError, kind: ProblemType | None = None) -> dict[str, Any]:
     """An error as an object for outsiders."""
-    kind = kind or kind_of(error)
+    kind = kind or problem_type(error)
     told = {"type": PLACE + kind.name, "title": kind.title, "status": kind.status, "detail": kind.detail or str(error)}
     return told | amounts(error) if isinstance(error, BudgetExhausted) else told
 

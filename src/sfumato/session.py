@@ -16,15 +16,24 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
 
-from sfumato import noise_key
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
-from sfumato.answer import Desk, Inquiry, answer, answered, cell
-from sfumato.budget import Account, Call, Called, Hold, Ledger, Settled, accounts_of, open_ledger, report
-from sfumato.budget.seals import Seals
+from sfumato.answer import PlannedRequest, Runtime, answer, answered, cell
 from sfumato.catalog import Catalog
-from sfumato.config import Config, load_config
+from sfumato.config import Config, load_config, noise_key
 from sfumato.errors import Conflict, Failed, InvalidArgument, NotFound, NotSupported, SfumatoError
+from sfumato.ledger import (
+    Account,
+    EarlierCall,
+    IdempotentCall,
+    Ledger,
+    Reservation,
+    Settled,
+    accounts_of,
+    open_ledger,
+    report,
+)
+from sfumato.ledger.cells import Seals
 from sfumato.mechanisms import Step, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import plan
@@ -33,11 +42,11 @@ from sfumato.query.request import Request
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
 from sfumato.query.values import plain
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, Report, TableRow, Tables
-from sfumato.reporting import Reports
-from sfumato.reporting.resealing import Resealing
+from sfumato.reports import Reports
+from sfumato.reports.reseal import Reseal
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, TableRow, Tables
 
-Question: TypeAlias = str | Request | Mapping[str, Any]
+RequestLike: TypeAlias = str | Request | Mapping[str, Any]
 
 POLICY = "policy"
 FROM_POLICY = "the values that the policy lists; no row was read"
@@ -68,7 +77,7 @@ class Session:
             self._catalog.policy(self._clock())  # a configuration that does not fit the live schema is told now
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
-            self._desk = Desk(engines, self._ledger, key, noise_key.epoch(key), self._clock)
+            self._desk = Runtime(engines, self._ledger, key, noise_key.epoch(key), self._clock)
             self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key, self._clock)
             if finish:
                 self.finish()
@@ -76,7 +85,7 @@ class Session:
             self.close()
             raise
 
-    def ask(self, question: Question, *, analyst: str, call: Call | None = None) -> Answer:
+    def ask(self, question: RequestLike, *, analyst: str, call: IdempotentCall | None = None) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON.
 
         A `call` that was made before gives what it gave then, even where the data has a new version since.
@@ -103,7 +112,7 @@ class Session:
             raise NotFound("there is no such answer; ask the question again, which is free where it was answered")
         return answered(settled)
 
-    def estimate(self, question: Question, *, analyst: str) -> Estimate:
+    def estimate(self, question: RequestLike, *, analyst: str) -> Estimate:
         """What a question would cost this analyst and how accurate it would be. Free; no row is read."""
         if self._listing(question) is not None:
             return Estimate(POLICY, NOTHING, NOTHING, {}, self.budget(analyst).accounts[0].left, None)
@@ -192,7 +201,7 @@ class Session:
         end: str | date,
         entity: Mapping[str, str] | None = None,
         dry: bool = False,
-    ) -> Resealing:
+    ) -> Reseal:
         """Let rows in that came too late for the numbers of [start, end): these are drawn anew when next asked for.
 
         For owners: it is another version, and each adds the whole guarantee of a version once more, up to what the
@@ -220,7 +229,7 @@ class Session:
         parts = {"ledger": self._desk.ledger.check, "engines": self._catalog.check}
         return {name: _fine(check) for name, check in parts.items()}
 
-    def finish(self, which: Callable[[Hold], bool] = lambda _: True) -> int:
+    def finish(self, which: Callable[[Reservation], bool] = lambda _: True) -> int:
         """Answer what was reserved and never answered, so that asking again is free; how many were finished.
 
         Where the key or the policy is no longer the one it was reserved under, no such answer can be made any more,
@@ -241,7 +250,7 @@ class Session:
                 continue  # it stays reserved: the next start, or the next identical request, tries again
         return finished
 
-    def _resumed(self, hold: Hold) -> Inquiry | None:
+    def _resumed(self, hold: Reservation) -> PlannedRequest | None:
         """The inquiry behind a reservation, if it still means the same."""
         try:
             policy = self._catalog.policy_at(hold.request["table"], hold.version, self._clock())
@@ -253,7 +262,7 @@ class Session:
         same = (hold.digest, hold.epoch) == (inquiry.plan.digest, self._desk.epoch)
         return inquiry if same else None
 
-    def _called_again(self, begun: Called, analyst: str) -> Answer:
+    def _called_again(self, begun: EarlierCall, analyst: str) -> Answer:
         """What a call has begun: its answer, or the rest of the way to it."""
         found = self._as_called(begun, analyst)
         if found is not None:
@@ -267,12 +276,12 @@ class Session:
             raise Conflict(CLOSED_CALL, reused=True)
         return found
 
-    def _receipted(self, call: Call, found: Answer, analyst: str) -> Answer:
+    def _receipted(self, call: IdempotentCall, found: Answer, analyst: str) -> Answer:
         """A repeat that another attempt of the same call has paid for is that attempt's answer."""
         begun = self._desk.ledger.called(self._own(analyst), call)
         return found if begun is None or begun.free else self._as_called(begun, analyst) or found
 
-    def _as_called(self, begun: Called, analyst: str) -> Answer | None:
+    def _as_called(self, begun: EarlierCall, analyst: str) -> Answer | None:
         """An answer with the receipt that the call had: its first one, or that of a repeat."""
         try:
             found = self.recall(begun.digest, analyst=analyst)
@@ -283,7 +292,7 @@ class Session:
         left = self.budget(analyst).accounts[0].left
         return replace(found, receipt=replace(found.receipt, charge=NOTHING, left=left, repeat=True))
 
-    def _listing(self, question: Question) -> Listing | None:
+    def _listing(self, question: RequestLike) -> Listing | None:
         """The listing that a question in SQL asks for, if it is one."""
         sql = question.get("sql") if isinstance(question, Mapping) and len(question) == 1 else question
         return read_listing(sql, self._catalog.policy(self._clock())) if isinstance(sql, str) else None
@@ -309,16 +318,16 @@ class Session:
         standing = self.budget(analyst).accounts[0]
         return answered(Settled(json.dumps(body), NOTHING, standing.left, standing.resets, repeat=False))
 
-    def _inquiry(self, question: Question, analyst: str) -> Inquiry:
+    def _inquiry(self, question: RequestLike, analyst: str) -> PlannedRequest:
         policy = self._catalog.policy(self._clock())
         return self._plans.get(question, analyst, policy) or self._plans.keep(
             question, policy, self._planned(_read(question, policy), policy, analyst)
         )
 
-    def _planned(self, request: Request, policy: Policy, analyst: str) -> Inquiry:
+    def _planned(self, request: Request, policy: Policy, analyst: str) -> PlannedRequest:
         prices = self.config.budgets[self.config.analyst(analyst).budget].prices
         made = plan(request, policy, prices, self._desk.epoch)
-        return Inquiry(analyst, accounts_of(self.config, analyst, made.table), made)
+        return PlannedRequest(analyst, accounts_of(self.config, analyst, made.table), made)
 
     def _own(self, analyst: str) -> str:
         """The name of an analyst's own account."""
@@ -354,9 +363,9 @@ class _Plans:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], tuple[Policy, Inquiry]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[Policy, PlannedRequest]] = OrderedDict()
 
-    def get(self, question: Question, analyst: str, policy: Policy) -> Inquiry | None:
+    def get(self, question: RequestLike, analyst: str, policy: Policy) -> PlannedRequest | None:
         name = _spelled(question)
         with self._lock:
             found = None if name is None else self._kept.get((analyst, name))
@@ -365,7 +374,7 @@ class _Plans:
             self._kept.move_to_end((analyst, name or ""))
             return found[1]
 
-    def keep(self, question: Question, policy: Policy, inquiry: Inquiry) -> Inquiry:
+    def keep(self, question: RequestLike, policy: Policy, inquiry: PlannedRequest) -> PlannedRequest:
         name = _spelled(question)
         if name is not None and len(name) <= _LONGEST and len(inquiry.plan.domain or ()) <= _LARGEST_DOMAIN:
             with self._lock:
@@ -375,7 +384,7 @@ class _Plans:
         return inquiry
 
 
-def _spelled(question: Question) -> str | None:
+def _spelled(question: RequestLike) -> str | None:
     """A question as text that no other question has; None where it has none."""
     if isinstance(question, str):
         return f"sql {question}"
@@ -385,7 +394,7 @@ def _spelled(question: Question) -> str | None:
         return None
 
 
-def _read(question: Question, policy: Policy) -> Request:
+def _read(question: RequestLike, policy: Policy) -> Request:
     if isinstance(question, str):
         return read_sql(question, policy)
     if isinstance(question, Mapping):

@@ -22,6 +22,7 @@ from worlds import NOW, World, lasting, new_world, spent, standing
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
 from sfumato.answer import _cells
+from sfumato.config.noise_key import new_key
 from sfumato.engines.base import COULD_NOT_ANSWER
 from sfumato.errors import (
     BudgetExhausted,
@@ -33,7 +34,6 @@ from sfumato.errors import (
     NotSupported,
     Refused,
 )
-from sfumato.noise_key import new_key
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
 

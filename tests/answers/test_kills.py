@@ -22,13 +22,13 @@ import pytest
 from worlds import World, alone, lasting, new_world
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import Ledger
-from sfumato.budget.audit import sha256
-from sfumato.budget.books import charge
-from sfumato.budget.fence import Fence
-from sfumato.budget.postgres import PostgresStore
-from sfumato.budget.sqlite import SQLiteStore
 from sfumato.engines.duckdb import DuckDBEngine
+from sfumato.ledger import Ledger
+from sfumato.ledger.audit import sha256
+from sfumato.ledger.fence import Fence
+from sfumato.ledger.postgres import PostgresStore
+from sfumato.ledger.sqlite import SQLiteStore
+from sfumato.ledger.tables import charge
 from sfumato.session import Session
 
 pytestmark = pytest.mark.slow

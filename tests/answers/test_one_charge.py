@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.answer import Desk, Inquiry, answer
-from sfumato.budget import Account, open_ledger
+from sfumato.answer import PlannedRequest, Runtime, answer
 from sfumato.config import Budget, LedgerSettings
+from sfumato.ledger import Account, open_ledger
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, Prices, TablePolicy
 from sfumato.query.sql import read_sql
@@ -59,11 +59,11 @@ def test_two_hundred_spellings_are_charged_once(number, tmp_path):
     policy, coin, engine = Policy({"engagements": tables}), random.Random(number), Empty()
     (tmp_path / "books").mkdir()
     with open_ledger(LedgerSettings("sqlite:books/l.db", tmp_path / "fence"), tmp_path) as ledger:
-        desk = Desk({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
+        desk = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
         given = []
         for _ in range(spellings.SPELLINGS):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)
-            given.append(answer(Inquiry("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES)), desk))
+            given.append(answer(PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES)), desk))
         [standing] = ledger.left([ANNA], NOW)
     first, *repeats = given
     assert first.receipt.charge == standing.spent > NOTHING

@@ -19,13 +19,12 @@ import pytest
 from worlds import NOW, REGIONS, World, lasting
 
 from sfumato import answer as answers
-from sfumato import noise_key
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import all_accounts, open_ledger
-from sfumato.budget.books import Books
-from sfumato.budget.ledger import token
-from sfumato.config import load_config
+from sfumato.config import load_config, noise_key
 from sfumato.errors import BudgetExhausted, LedgerFailed
+from sfumato.ledger import all_accounts, open_ledger
+from sfumato.ledger.ledger import token
+from sfumato.ledger.tables import Books
 from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
@@ -365,7 +364,7 @@ def constant_nonces(patch: pytest.MonkeyPatch) -> None:
         books.begin_atom(atom, "00" * 16)
         return "00" * 16, None
 
-    patch.setattr("sfumato.budget.ledger._begun", begin)
+    patch.setattr("sfumato.ledger.ledger._begun", begin)
 
 
 def stored_rankings_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -378,7 +377,7 @@ def nonces_kept_in_a_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("sfumato.budget.ledger.Ledger._check_continues", lambda ledger, books, mark: None)
+    patch.setattr("sfumato.ledger.ledger.Ledger._check_continues", lambda ledger, books, mark: None)
 
 
 @pytest.mark.slow

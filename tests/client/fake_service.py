@@ -15,11 +15,11 @@ import httpx2
 from sfumato.accounting import Charge
 from sfumato.client import AsyncClient, Client
 from sfumato.errors import SfumatoError
-from sfumato.problems import kind_of, problem
+from sfumato.problems import problem, problem_type
 from sfumato.query.policy import Column, Measure, Policy, TablePolicy
 from sfumato.query.request import Total
 from sfumato.query.sql import read_sql
-from sfumato.records import (
+from sfumato.wire import (
     Answer,
     BudgetReport,
     ChargeRow,
@@ -126,7 +126,7 @@ def ok(record: Any) -> httpx2.Response:
 
 def refused(error: SfumatoError, **headers: str) -> httpx2.Response:
     told = {"content-type": "application/problem+json", **headers}
-    return httpx2.Response(kind_of(error).status, content=json.dumps(problem(error)), headers=told)
+    return httpx2.Response(problem_type(error).status, content=json.dumps(problem(error)), headers=told)
 
 
 def page(status: int, **headers: str) -> httpx2.Response:
@@ -179,7 +179,7 @@ def async_call(service: Scripted, method: str, *given: Any, named: Any = None, *
     return asyncio.run(called())
 
 
-Caller = Callable[..., Any]
+CallHeaders = Callable[..., Any]
 
 
 # -- a service that reads SQL --

@@ -32,7 +32,7 @@ from fake_service import (
 
 import sfumato as sf
 from sfumato.accounting import Charge
-from sfumato.client.calls import MAX_REPLY_BYTES
+from sfumato.client.exchange import MAX_REPLY_BYTES
 from sfumato.errors import (
     BudgetExhausted,
     Conflict,
@@ -45,8 +45,8 @@ from sfumato.errors import (
     RateLimited,
     Unauthorized,
 )
-from sfumato.problems import KINDS, PLACE
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, Standing, TableRow, Tables
+from sfumato.problems import PLACE, PROBLEM_TYPES
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Standing, TableRow, Tables
 
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 
@@ -158,7 +158,7 @@ def test_a_problem_becomes_the_exception_of_embedded_use(call, error, kind):
         assert (raised.value.argument, raised.value.problem) == ("rows", "must be at least 1")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
 def test_every_kind_of_problem_has_a_class(kind):
     amounts = {"asked": {"information": "1", "calls": "0"}, "left": {"information": "0", "calls": "0"}}
     told = {"type": PLACE + kind.name, "title": kind.title, "status": kind.status, "detail": "a: b", **amounts}

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.client.questions import MAX_LEVELS, MAX_NODES, body_of
+from sfumato.client.bodies import MAX_LEVELS, MAX_NODES, body_of
 from sfumato.errors import NotSupported
 from sfumato.query import request
 from sfumato.query.predicate import AllOf, AnyOf, In, Values
@@ -173,9 +173,9 @@ def test_what_is_no_question_is_refused_in_the_words_of_a_session(call, question
 
 def test_the_words_are_those_of_a_session():
     from sfumato import session
-    from sfumato.client import questions
+    from sfumato.client import bodies
 
-    assert refusal(lambda: session._read(7, policy())) == questions._QUESTION
+    assert refusal(lambda: session._read(7, policy())) == bodies._QUESTION
     assert refusal(lambda: read_request({7: 1}, policy())) == refusal(lambda: body_of({7: 1}))
 
 

@@ -96,7 +96,7 @@ def test_days_and_moments(call, moment, text):
 
 @pytest.mark.parametrize(("moment", "text"), MOMENTS, ids=[text for _, text in MOMENTS])
 def test_they_mean_what_they_mean_in_embedded_use(moment, text):
-    from sfumato.query.calendar import Calendar
+    from sfumato.query.reports.calendar import Calendar
 
     calendar = Calendar(("1h", "day"), "Europe/Berlin")
     assert calendar.instant("start", moment) == calendar.instant("start", text)

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import Account, Ask, Call, Called, Held, Ledger, Revealed, Settled, open_ledger
-from sfumato.budget.books import Balance, Books, Row
-from sfumato.budget.fence import Fence, Mark
-from sfumato.budget.migrations import LATEST, migrate
-from sfumato.budget.postgres import PostgresStore
-from sfumato.budget.sqlite import SQLiteStore
-from sfumato.budget.store import Store
 from sfumato.config import Budget, LedgerSettings
 from sfumato.errors import BudgetExhausted, ConfigError, Conflict, InvalidArgument, LedgerFailed
+from sfumato.ledger import Account, Debit, EarlierCall, IdempotentCall, Ledger, Reserved, Revealed, Settled, open_ledger
+from sfumato.ledger.fence import Fence, Mark
+from sfumato.ledger.migrations import LATEST, migrate
+from sfumato.ledger.postgres import PostgresStore
+from sfumato.ledger.sqlite import SQLiteStore
+from sfumato.ledger.store import Store
+from sfumato.ledger.tables import Balance, Books, Row
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 
@@ -73,20 +73,20 @@ def row_steps(rows: int, *, counts: bool) -> tuple[Step, ...]:
     return (Step("call", CALL), Step("cutoff", UNIT), *picks, *noisy)
 
 
-def top(k: int = 2, atom: str = "list", *accounts: Account, counts: bool = True) -> Ask:
+def top(k: int = 2, atom: str = "list", *accounts: Account, counts: bool = True) -> Debit:
     """A list of `k` from a ranking of unknown keys: 2k + 1 units and a call at worst."""
     return asked(accounts or (ANNA,), atom, {"k": k, "counts": counts}, row_steps(k, counts=counts))
 
 
-def histogram(atom: str = "histogram", *accounts: Account, units: Any = 1) -> Ask:
+def histogram(atom: str = "histogram", *accounts: Account, units: Any = 1) -> Debit:
     """All of a public domain, which needs no call."""
     return asked(accounts or (ANNA,), atom, {"units": str(units)}, (Step("histogram", Charge(units)),))
 
 
-def asked(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Ask:
+def asked(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Debit:
     analyst = accounts[0].name.removeprefix("analyst:")
     digest = " ".join((atom, *map(str, request.values())))
-    return Ask(analyst, accounts, digest, atom, "epoch", "daily 2026-11-15", request, worst)
+    return Debit(analyst, accounts, digest, atom, "epoch", "daily 2026-11-15", request, worst)
 
 
 def ranking(rows: int = 100, word: str = "first") -> str:
@@ -94,7 +94,7 @@ def ranking(rows: int = 100, word: str = "first") -> str:
     return json.dumps({"rows": rows, "word": word})
 
 
-def showing(ask: Ask) -> Callable[[str], Revealed]:
+def showing(ask: Debit) -> Callable[[str], Revealed]:
     def reveal(payload: str) -> Revealed:
         stored, k = json.loads(payload), ask.request.get("k")
         if k is None:
@@ -107,25 +107,25 @@ def showing(ask: Ask) -> Callable[[str], Revealed]:
     return reveal
 
 
-def reserve(ledger: Ledger, ask: Ask, now: datetime = NOW) -> Held | Settled:
+def reserve(ledger: Ledger, ask: Debit, now: datetime = NOW) -> Reserved | Settled:
     return ledger.reserve(ask, showing(ask), now)
 
 
-def settle(ledger: Ledger, ask: Ask, payload: str | None = None, now: datetime = NOW) -> Settled:
+def settle(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime = NOW) -> Settled:
     return ledger.settle(ask, held(ledger, ask), payload or ranking(), showing(ask), now)
 
 
-def held(ledger: Ledger, ask: Ask) -> Held:
+def held(ledger: Ledger, ask: Debit) -> Reserved:
     """What `reserve` had returned: the atom's nonce of this moment."""
     with ledger._store.reading() as run:
         atom = Books(run).atom(ask.atom)
-    return Held(bytes.fromhex(atom[0]) if atom else bytes(16))
+    return Reserved(bytes.fromhex(atom[0]) if atom else bytes(16))
 
 
-def answer(ledger: Ledger, ask: Ask, payload: str | None = None, now: datetime = NOW) -> Settled:
+def answer(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime = NOW) -> Settled:
     """The whole path."""
     found = reserve(ledger, ask, now)
-    return settle(ledger, ask, payload, now) if isinstance(found, Held) else found
+    return settle(ledger, ask, payload, now) if isinstance(found, Reserved) else found
 
 
 def recalled(ledger: Ledger, digest: str, *accounts: Account) -> Settled | None:
@@ -140,7 +140,7 @@ def left(ledger: Ledger, account: Account = ANNA, now: datetime = NOW) -> Charge
     return ledger.left([account], now)[0].left
 
 
-def price(ledger: Ledger, ask: Ask) -> Charge:
+def price(ledger: Ledger, ask: Debit) -> Charge:
     [charge] = ledger.prices(ask, lambda _: [ask.worst])
     return charge
 
@@ -161,7 +161,7 @@ OPERATIONS: dict[str, Callable[[Ledger], object]] = {
     "left": lambda ledger: ledger.left([ANNA], NOW),
     "prices": lambda ledger: ledger.prices(top(), lambda _: [top().worst]),
     "recall": lambda ledger: recalled(ledger, top().digest, ANNA),
-    "called": lambda ledger: ledger.called(ANNA.name, Call.of("key", b"body")),
+    "called": lambda ledger: ledger.called(ANNA.name, IdempotentCall.of("key", b"body")),
     "check": lambda ledger: ledger.check(),
     "history": lambda ledger: ledger.history("anna"),
     "grant": lambda ledger: ledger.grant(ANNA, UNIT, "more", NOW),
@@ -206,7 +206,7 @@ TAMPERINGS = {
 FORKS = """
 import os, sys
 from pathlib import Path
-from sfumato.budget import open_ledger
+from sfumato.ledger import open_ledger
 from sfumato.config import LedgerSettings
 from sfumato.errors import LedgerFailed
 
@@ -569,13 +569,13 @@ class LedgerContract(LedgerPlace):
         ledger, ask = self.make(), top(2)
         reserve(ledger, ask)
         with pytest.raises(LedgerFailed, match="begun anew"):
-            ledger.settle(ask, Held(bytes(16)), ranking(), showing(ask), NOW)
+            ledger.settle(ask, Reserved(bytes(16)), ranking(), showing(ask), NOW)
         assert settle(ledger, ask).charge == Charge(5, 1)
 
     def test_the_longest_list_that_every_account_can_pay_is_found(self):
         ledger, anna, shared = self.make(), own(information=9), acme(information=7)
 
-        def asking(k: int) -> Ask:
+        def asking(k: int) -> Debit:
             return top(k, "list", anna, shared)
 
         assert [ledger.longest_fitting(most, asking, NOW) for most in (1, 2, 3, 4, 5, 100)] == [1, 2, 3, 3, 3, 3]
@@ -606,7 +606,7 @@ class LedgerContract(LedgerPlace):
             together.wait()
             found = reserve(ledger, ask)
             together.wait()
-            return settle(ledger, ask, ranking(word=str(id(ledger)))) if isinstance(found, Held) else found
+            return settle(ledger, ask, ranking(word=str(id(ledger)))) if isinstance(found, Reserved) else found
 
         with ThreadPoolExecutor(2) as pool:
             answers = list(pool.map(run, ledgers))
@@ -720,25 +720,25 @@ class LedgerContract(LedgerPlace):
         assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
 
     def test_a_call_begins_one_request(self):
-        ledger, call = self.make(), Call.of("key", b"body")
+        ledger, call = self.make(), IdempotentCall.of("key", b"body")
         assert ledger.called(ANNA.name, call) is None
         ask = replace(top(), call=call)
         reserve(ledger, ask)
-        assert ledger.called(ANNA.name, call) == Called(ask.digest, free=False)
+        assert ledger.called(ANNA.name, call) == EarlierCall(ask.digest, free=False)
         assert ledger.called(BOB.name, call) is None  # another's key of the same name
         assert answer(ledger, ask).charge == Charge(5, 1)
         assert answer(ledger, ask).charge == NOTHING
         with pytest.raises(Conflict) as refused:
-            ledger.called(ANNA.name, Call.of("key", b"another body"))
+            ledger.called(ANNA.name, IdempotentCall.of("key", b"another body"))
         assert refused.value.reused
 
     def test_a_key_with_another_body_changes_nothing(self):
-        ledger, ask = self.make(), replace(top(), call=Call.of("key", b"body"))
+        ledger, ask = self.make(), replace(top(), call=IdempotentCall.of("key", b"body"))
         answer(ledger, ask)
         before = self.books()
         for other in (top(), top(3), histogram()):
             with pytest.raises(Conflict):
-                reserve(ledger, replace(other, call=Call.of("key", b"another body")))
+                reserve(ledger, replace(other, call=IdempotentCall.of("key", b"another body")))
         with pytest.raises(Conflict) as refused:  # the same body, which has come to mean another question
             reserve(ledger, replace(top(3), call=ask.call))
         assert not refused.value.reused
@@ -747,25 +747,25 @@ class LedgerContract(LedgerPlace):
     def test_a_refused_call_leaves_its_key_free(self):
         ledger, poor = self.make(), own(information=1)
         with pytest.raises(BudgetExhausted):
-            reserve(ledger, replace(top(5, "list", poor), call=Call.of("key", b"too much")))
-        answer(ledger, replace(histogram("little", poor), call=Call.of("key", b"less")))
+            reserve(ledger, replace(top(5, "list", poor), call=IdempotentCall.of("key", b"too much")))
+        answer(ledger, replace(histogram("little", poor), call=IdempotentCall.of("key", b"less")))
 
     def test_a_free_repeat_binds_its_key_too(self):
         ledger = self.make()
         answer(ledger, top())
-        answer(ledger, replace(top(), call=Call.of("key", b"body")))
-        assert ledger.called(ANNA.name, Call.of("key", b"body")) == Called(top().digest, free=True)
+        answer(ledger, replace(top(), call=IdempotentCall.of("key", b"body")))
+        assert ledger.called(ANNA.name, IdempotentCall.of("key", b"body")) == EarlierCall(top().digest, free=True)
 
     @pytest.mark.parametrize("payer", [0, 1, 2])
     def test_of_calls_that_wait_for_one_answer_one_pays(self, payer):
-        ledger, calls = self.make(), [Call.of(f"key {number}", b"body") for number in range(3)]
+        ledger, calls = self.make(), [IdempotentCall.of(f"key {number}", b"body") for number in range(3)]
         for call in calls:
             reserve(ledger, replace(top(), call=call))
         assert settle(ledger, replace(top(), call=calls[payer])).charge == Charge(5, 1)
         assert [ledger.called(ANNA.name, call).free for call in calls] == [number != payer for number in range(3)]
 
     def test_of_calls_that_were_left_behind_the_first_has_paid(self):
-        ledger, calls = self.make(), [Call.of(f"key {number}", b"body") for number in range(3)]
+        ledger, calls = self.make(), [IdempotentCall.of(f"key {number}", b"body") for number in range(3)]
         for call in calls:
             reserve(ledger, replace(top(), call=call))
         assert answer(ledger, top()).charge == Charge(5, 1)  # finished, on nobody's call
@@ -773,18 +773,18 @@ class LedgerContract(LedgerPlace):
 
     def test_neither_keys_nor_bodies_of_calls_are_stored(self):
         ledger = self.make()
-        answer(ledger, replace(top(), call=Call.of("a-key-of-mine", b"a-body-of-mine")))
+        answer(ledger, replace(top(), call=IdempotentCall.of("a-key-of-mine", b"a-body-of-mine")))
         assert "of-mine" not in str(self.books())
 
     def test_only_the_latest_calls_are_remembered(self, monkeypatch):
-        monkeypatch.setattr("sfumato.budget.books.MOST_CALLS", 3)
+        monkeypatch.setattr("sfumato.ledger.tables.MAX_CALLS", 3)
         ledger = self.make()
         for number in range(5):
-            answer(ledger, replace(top(), call=Call.of(f"key {number}", b"body")))
-        answer(ledger, replace(top(2, "list", BOB), call=Call.of("key", b"body")))
-        found = [ledger.called(ANNA.name, Call.of(f"key {number}", b"body")) for number in range(5)]
-        assert found == [None, None, *[Called(top().digest, free=True)] * 3]
-        assert ledger.called(BOB.name, Call.of("key", b"body")) is not None
+            answer(ledger, replace(top(), call=IdempotentCall.of(f"key {number}", b"body")))
+        answer(ledger, replace(top(2, "list", BOB), call=IdempotentCall.of("key", b"body")))
+        found = [ledger.called(ANNA.name, IdempotentCall.of(f"key {number}", b"body")) for number in range(5)]
+        assert found == [None, None, *[EarlierCall(top().digest, free=True)] * 3]
+        assert ledger.called(BOB.name, IdempotentCall.of("key", b"body")) is not None
 
     def test_a_stamp_stays_while_the_books_do(self):
         ledger, other = self.make(), self.another()
@@ -809,7 +809,7 @@ class LedgerContract(LedgerPlace):
     def test_an_atom_has_one_nonce(self):
         ledger = self.make()
         held = [reserve(ledger, top(2)), reserve(self.another(), top(2)), reserve(ledger, top(3, "list", BOB))]
-        assert all(isinstance(found, Held) for found in held)
+        assert all(isinstance(found, Reserved) for found in held)
         assert len({found.nonce for found in held}) == 1
         assert len(held[0].nonce) == 16
 
@@ -1246,7 +1246,7 @@ class LedgerContract(LedgerPlace):
         self.restore(copy)
         self.recover(ledger)
         again = reserve(ledger, top(1, "unseen"))
-        assert isinstance(again, Held)
+        assert isinstance(again, Reserved)
         assert again.nonce != unseen.nonce
         assert self.nonce("stored") == stored
 
@@ -1449,7 +1449,7 @@ class LedgerContract(LedgerPlace):
         assert ledger.verify() == []
         assert Fence(self.fence).mark().totals[anna.name].spent == Charge(100)
 
-    def granted(self, ledger: Ledger, ask: Ask) -> bool:
+    def granted(self, ledger: Ledger, ask: Debit) -> bool:
         try:
             return answer(ledger, ask).charge == UNIT
         except BudgetExhausted:

@@ -18,12 +18,12 @@ import pytest
 
 from contracts.ledger import ANNA, NOW, Books_, LedgerPlace, answer, refusal, spent, top
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import Ledger
-from sfumato.budget.fence import Fence, Mark
-from sfumato.budget.migrations import LATEST, migrate
-from sfumato.budget.seals import Part, Place, Resealed, Seal, Seals
-from sfumato.budget.usage import usage
 from sfumato.errors import Conflict, InvalidArgument, LedgerFailed, NotSupported
+from sfumato.ledger import Ledger
+from sfumato.ledger.cells import CellCounts, Place, ResealedCells, Seal, Seals
+from sfumato.ledger.fence import Fence, Mark
+from sfumato.ledger.migrations import LATEST, migrate
+from sfumato.ledger.usage import usage
 
 DAY = timedelta(days=1)
 A, B, C = '"a"', '"b"', '"c"'
@@ -51,11 +51,11 @@ def opened(
     return seals.open(dict.fromkeys(places, definition), most=most, now=now)
 
 
-def part(first: int = 10, values: tuple[str, ...] = (A, B)) -> Part:
-    return Part(values, tuple(range(first, first + len(values))))
+def part(first: int = 10, values: tuple[str, ...] = (A, B)) -> CellCounts:
+    return CellCounts(values, tuple(range(first, first + len(values))))
 
 
-def stored(seals: Seals, open_seals: Mapping[Place, Seal], drawn: Part | None = None) -> dict[Place, Seal]:
+def stored(seals: Seals, open_seals: Mapping[Place, Seal], drawn: CellCounts | None = None) -> dict[Place, Seal]:
     """Draw open seals: the same for all of them."""
     some = {place: (seal.number, drawn or part()) for place, seal in open_seals.items()}
     return seals.store("ads", some, NOW)
@@ -70,7 +70,7 @@ def read(seals: Seals, places: Iterable[Place], definition: str = DEFINITION) ->
     return seals.read(dict.fromkeys(places, definition))
 
 
-def resealed(seals: Seals, *, most: int = 2, dry: bool = False, **terms: Any) -> Resealed:
+def resealed(seals: Seals, *, most: int = 2, dry: bool = False, **terms: Any) -> ResealedCells:
     whole = {"start": at(NOW - 1000 * DAY), "end": at(NOW + 1000 * DAY)}
     whole |= {"entities": None, "definition": lambda _: DEFINITION}
     return seals.reseal("ads", **{**whole, **terms}, most=most, now=NOW, dry=dry)
@@ -125,8 +125,8 @@ OPENS_AND_DIES = """
 import os, signal, sys
 from datetime import datetime
 from pathlib import Path
-from sfumato.budget import open_ledger
-from sfumato.budget.seals import Place, Seals
+from sfumato.ledger import open_ledger
+from sfumato.ledger.cells import Place, Seals
 from sfumato.config import LedgerSettings
 
 url, fence, folder, now, definition, *fields = sys.argv[1:]
@@ -153,10 +153,10 @@ class SealsContract(LedgerPlace):
         """Books with some of everything: a total, a breakdown that has grown, a seal that is pending."""
         ledger = self.make()
         seals = Seals(ledger)
-        stored(seals, opened(seals, [day(2, attribute="")]), Part(("",), (7,)))
+        stored(seals, opened(seals, [day(2, attribute="")]), CellCounts(("",), (7,)))
         first = opened(seals, [day(1)], most=2)
         stored(seals, first)
-        stored(seals, first, Part((C,), (12,)))
+        stored(seals, first, CellCounts((C,), (12,)))
         resealed(seals, start=at(day(1)), end=at(NOW), entities=['["acme"]'])
         return ledger
 
@@ -226,7 +226,7 @@ class SealsContract(LedgerPlace):
         assert seals.standing("another") == (0, 0)
 
     def test_counts_below_zero_and_beyond_64_bits_come_back(self):
-        seals, drawn_part = self.seals(), Part((A, '"ü\\u0000\\ud800"', "null", "3"), (-5, 2**70, -(2**70), 0))
+        seals, drawn_part = self.seals(), CellCounts((A, '"ü\\u0000\\ud800"', "null", "3"), (-5, 2**70, -(2**70), 0))
         stored(seals, opened(seals, [day()]), drawn_part)
         assert read(self.seals(), [day()])[day()].parts == (drawn_part,)
 
@@ -247,7 +247,7 @@ class SealsContract(LedgerPlace):
 
     def counted(self, seals: Seals, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
         """How many statements a call takes."""
-        from sfumato.budget.books import Books
+        from sfumato.ledger.tables import Books
 
         statements, made = [], Books.__init__
 
@@ -274,7 +274,7 @@ class SealsContract(LedgerPlace):
         first = drawn(seals, [day()])[day()]
         grown = seals.store("ads", {day(): (1, part(50, (C, B)))}, NOW)[day()]
         assert (grown.number, grown.nonce) == (first.number, first.nonce)
-        assert grown.parts == (part(), Part((C,), (50,)))
+        assert grown.parts == (part(), CellCounts((C,), (50,)))
         assert cells(grown) == {A: 10, B: 11, C: 50}
         assert read(self.seals(), [day()]) == opened(self.seals(), [day()]) == {day(): grown}
 
@@ -323,10 +323,10 @@ class SealsContract(LedgerPlace):
     @pytest.mark.parametrize(
         "wrong",
         [
-            Part((A, B), (1,)),
-            Part((A, A), (1, 2)),
-            Part((A,), (1.0,)),  # type: ignore[arg-type]
-            Part((A,), (True,)),
+            CellCounts((A, B), (1,)),
+            CellCounts((A, A), (1, 2)),
+            CellCounts((A,), (1.0,)),  # type: ignore[arg-type]
+            CellCounts((A,), (True,)),
         ],
         ids=["a count missing", "a value twice", "a float", "a truth"],
     )
@@ -384,16 +384,16 @@ class SealsContract(LedgerPlace):
         seals = self.seals()
         drawn(seals, [day()], most=4)
         drawn(seals, [day()], OTHER, most=4)
-        assert resealed(seals, most=4) == Resealed(1, 2, 3)
+        assert resealed(seals, most=4) == ResealedCells(1, 2, 3)
         assert read(seals, [day()]) == {}
         assert opened(seals, [day()], most=4)[day()].number == 3
-        assert resealed(seals, most=4, definition=lambda _: None) == Resealed(0, 0, 0)
+        assert resealed(seals, most=4, definition=lambda _: None) == ResealedCells(0, 0, 0)
 
     def test_a_definition_that_is_put_back_goes_on_as_it_was(self):
         seals = self.seals()
         first = drawn(seals, [day()], most=3)
         drawn(seals, [day()], OTHER, most=3)
-        grown = stored(seals, first, Part(('"new"',), (9,)))[day()]
+        grown = stored(seals, first, CellCounts(('"new"',), (9,)))[day()]
         assert grown.number == first[day()].number
         assert cells(grown) == {**cells(first[day()]), '"new"': 9}
         assert read(seals, [day()])[day()] == grown
@@ -436,9 +436,9 @@ class SealsContract(LedgerPlace):
         seals = self.seals()
         before = drawn(seals, days(3), most=2)
         books = self.books()
-        assert resealed(seals, dry=True) == Resealed(3, 6, 2)
+        assert resealed(seals, dry=True) == ResealedCells(3, 6, 2)
         assert self.books() == books
-        assert resealed(seals) == Resealed(3, 6, 2)
+        assert resealed(seals) == ResealedCells(3, 6, 2)
         assert read(seals, days(3)) == {}
         again = opened(seals, days(3), most=2)
         assert {(seal.number, seal.parts) for seal in again.values()} == {(2, ())}
@@ -450,17 +450,17 @@ class SealsContract(LedgerPlace):
         assert {frozenset(cells(seal).values()) for seal in kept.values()} == {frozenset((40, 41))}
 
     def test_sealing_anew_counts_the_cells_of_all_parts(self):
-        assert resealed(Seals(self.busy()), dry=True) == Resealed(1, 1, 2)  # the total; the breakdown is pending
+        assert resealed(Seals(self.busy()), dry=True) == ResealedCells(1, 1, 2)  # the total; the breakdown is pending
         seals = self.seals()
         stored(seals, opened(seals, [day(1)], most=2), part(1, (A, B, C)))
-        assert resealed(seals, most=3, dry=True) == Resealed(2, 4, 3)
+        assert resealed(seals, most=3, dry=True) == ResealedCells(2, 4, 3)
 
     def test_what_is_pending_is_not_sealed_anew(self):
         seals = self.seals()
         opened(seals, [day(1)], most=2)
         drawn(seals, [day(2)], most=2)
         assert resealed(seals).places == 1
-        assert resealed(seals) == Resealed(0, 0, 0)
+        assert resealed(seals) == ResealedCells(0, 0, 0)
         assert opened(seals, [day(1)])[day(1)].number == 1
 
     def test_sealing_anew_is_bounded_for_all_or_none(self):
@@ -474,7 +474,7 @@ class SealsContract(LedgerPlace):
             assert "ads" in told
             assert "max_versions" in told
             assert self.books() == before
-        assert resealed(seals, start=at(day(2)), end=at(day(1))) == Resealed(1, 2, 2)
+        assert resealed(seals, start=at(day(2)), end=at(day(1))) == ResealedCells(1, 2, 2)
 
     @pytest.mark.parametrize(
         ("start", "end", "met"),
@@ -496,9 +496,9 @@ class SealsContract(LedgerPlace):
     def test_one_entity_can_be_sealed_anew(self):
         seals, other = self.seals(), day(entity='["acme", "spring"]')
         drawn(seals, [day(), other], most=2)
-        assert resealed(seals, entities={other.entity}) == Resealed(1, 2, 2)
+        assert resealed(seals, entities={other.entity}) == ResealedCells(1, 2, 2)
         assert [*read(seals, [day(), other])] == [day()]
-        assert resealed(seals, entities=['["nobody"]']) == Resealed(0, 0, 0)
+        assert resealed(seals, entities=['["nobody"]']) == ResealedCells(0, 0, 0)
 
     @pytest.mark.parametrize("terms", [{"end": at(NOW - 1000 * DAY)}, {"start": "yesterday"}, {"end": "2026-11-15"}])
     def test_a_range_to_seal_anew_makes_sense(self, terms):

@@ -13,7 +13,7 @@ import pytest
 
 from sfumato.mechanisms import Rng
 from sfumato.mechanisms.bounds import BINS, NumericBounds, bins
-from sfumato.mechanisms.quantiles import Histogram, QuantileChoice, QuantileTree, _Nodes
+from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes
 
 from .claims import assert_private, assert_zcdp
 from .laws import TOLERANCE, NoiseLaw, Pair, bounded_range, product, shift_pair
@@ -25,10 +25,10 @@ def choice(quantile: Fraction, max_values: int, *, epsilon: Fraction = Fraction(
     return QuantileChoice(epsilon=epsilon, quantile=quantile, max_keys=2, max_values=max_values, points=points)
 
 
-def sparse(*histograms: tuple[int, ...]) -> Histogram:
+def sparse(*histograms: tuple[int, ...]) -> ValueCodes:
     """One histogram a key, a count for each point."""
     flat = np.array(histograms).ravel()
-    return Histogram(len(histograms), np.flatnonzero(flat), flat[flat > 0])
+    return ValueCodes(len(histograms), np.flatnonzero(flat), flat[flat > 0])
 
 
 def law(mechanism: QuantileChoice, h: tuple[int, ...], factor: int = 1) -> np.ndarray:

@@ -23,18 +23,18 @@ import duckdb
 import numpy as np
 import pytest
 
-from sfumato.budget.seals import Place, Seal
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import ConfigError, SfumatoError
+from sfumato.ledger.cells import Place, Seal
 from sfumato.mechanisms import DiscreteLaplace, Rng
-from sfumato.mechanisms.canonical import canonical_laplace
-from sfumato.mechanisms.consistent import Tree
-from sfumato.query.calendar import Calendar, Span
-from sfumato.query.entities import Entities, Family
+from sfumato.mechanisms.consistency import Tree
+from sfumato.mechanisms.report_noise import canonical_laplace
 from sfumato.query.predicate import EVERYTHING, In, Predicate, Values
-from sfumato.query.reports import Attribute, ReportPolicy, Statistic, guarantee
-from sfumato.reporting.cells import Block, Cells, exact_counts
-from sfumato.reporting.numbers import Numbers
+from sfumato.query.reports.calendar import Calendar, Span
+from sfumato.query.reports.entities import Entities, Family
+from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic, guarantee
+from sfumato.reports.cells import Block, Cells, exact_counts
+from sfumato.reports.numbers import Numbers
 from sfumato.session import Session
 
 from .laws import TOLERANCE, NoiseLaw, exact_delta, paired, renyi, shift_pair
@@ -96,7 +96,7 @@ def by_level(*epsilons: str, levels: Sequence[str] = ("12h", "day", "month")) ->
 
 
 def statistic(name: str, epsilon: Mapping[str, Fraction], where: Predicate = EVERYTHING, column: Any = None) -> Any:
-    return Statistic(name, epsilon, column, where)
+    return ReportStatistic(name, epsilon, column, where)
 
 
 TITLE = Attribute("title", "text", ("x", "y"))

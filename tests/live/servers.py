@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import httpx2
 from worlds import World
 
-from sfumato.budget import open_ledger
-from sfumato.budget.keys import Keys
 from sfumato.config import load_config
+from sfumato.ledger import open_ledger
+from sfumato.ledger.api_keys import ApiKeys
 
 PATIENCE_S = 30
 
@@ -161,7 +161,7 @@ def new_key(world: World, analyst: str = "anna", role: str = "analyst") -> str:
     config = load_config(world.path)
     ledger = open_ledger(config.ledger, config.folder)
     try:
-        return Keys(ledger).create(analyst, role, None, datetime.now(UTC))[0]
+        return ApiKeys(ledger).create(analyst, role, None, datetime.now(UTC))[0]
     finally:
         ledger.close()
 

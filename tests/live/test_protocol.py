@@ -17,7 +17,7 @@ import pytest
 from servers import SLEEPY, SLOW, Server, new_key, one_unit, start
 from worlds import World, new_world
 
-from sfumato.service.protocol import MOST_HEAD, MOST_WAITING
+from sfumato.service.protocol import MAX_HEAD, MAX_WAITING
 
 pytestmark = pytest.mark.slow
 
@@ -141,11 +141,11 @@ class TestHeads:
         assert httpx2.get(f"{server.url}/healthz").status_code == 200
 
     def test_may_have_just_so_many_bytes(self, server: Server) -> None:
-        with connected(server, padded(MOST_HEAD)) as connection:
+        with connected(server, padded(MAX_HEAD)) as connection:
             assert statuses(answered(connection)) == [200]
-            connection.sendall(padded(MOST_HEAD))
+            connection.sendall(padded(MAX_HEAD))
             assert statuses(answered(connection)) == [200]
-            connection.sendall(padded(MOST_HEAD + 1)[:-1])
+            connection.sendall(padded(MAX_HEAD + 1)[:-1])
             assert statuses(all_of(connection)) == [431]
 
     def test_are_counted_without_the_body_behind_them(self, server: Server, key: str) -> None:
@@ -233,8 +233,8 @@ class TestRequests:
             assert statuses(answered(connection, 60)) == [200, 401, 200] * 20
 
     def test_beyond_so_many_in_one_go_are_not_kept(self, server: Server, key: str) -> None:
-        with connected(server, estimated(key) * (MOST_WAITING + 1) + HEALTHY * 5000) as connection:
-            assert statuses(all_of(connection)) == [200] * (MOST_WAITING + 1)
+        with connected(server, estimated(key) * (MAX_WAITING + 1) + HEALTHY * 5000) as connection:
+            assert statuses(all_of(connection)) == [200] * (MAX_WAITING + 1)
 
     def test_byte_by_byte_are_answered(self, server: Server, key: str) -> None:
         with connected(server) as connection:

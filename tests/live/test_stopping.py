@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 KILLS, CALLERS, QUESTIONS, LATEST_S = 20, 4, 400, 0.6
 ENDS = (0, -signal.SIGTERM, 128 + signal.SIGINT)  # uvicorn ends with the signal that stopped it
-GRACE = "import sfumato.service.serving as serving; serving.GRACE_S = 2\n"
+GRACE = "import sfumato.service.server as serving; serving.GRACE_S = 2\n"
 
 
 def post(server: Server, key: str, question: Any, once: str | None = None) -> httpx2.Response:

@@ -28,7 +28,7 @@ from sfumato.mechanisms import (
     UnknownGaussian,
     UnknownGumbel,
     UnknownLaplace,
-    keys,
+    key_selection,
     known_gaussian,
     known_gumbel,
     known_laplace,
@@ -37,7 +37,7 @@ from sfumato.mechanisms import (
     reserve_for,
     select_geometric,
     selection,
-    unknown,
+    unknown_domain,
     unknown_gaussian,
     unknown_gumbel,
     unknown_laplace,
@@ -382,7 +382,7 @@ def test_nothing_depends_on_the_decimal_context_of_the_caller(monkeypatch):
     """A careless or hostile context: two digits, and an exception whenever anything is rounded."""
 
     def everything():
-        unknown.bottom_gap.cache_clear()
+        unknown_domain.bottom_gap.cache_clear()
         top = unknown_gumbel(ROWS, k=5, max_k=10, epsilon=0.3, delta=1e-6, rng=keyed(b"c"))
         kept = select_geometric(np.arange(40), epsilon=1, delta=1e-3, max_keys=3, rng=keyed(b"c")).kept.tolist()
         return top, kept, keyed(b"c").discrete_gaussian(50, 60).tolist()
@@ -390,7 +390,7 @@ def test_nothing_depends_on_the_decimal_context_of_the_caller(monkeypatch):
     for module, name, value in (
         (noise, "MIN_HEAD", 2**63),
         (noise, "CERTAIN", 2.0),
-        (keys, "CERTAIN", 2.0),
+        (key_selection, "CERTAIN", 2.0),
         (selection, "MARGIN", 1.0),
     ):
         monkeypatch.setattr(module, name, value)

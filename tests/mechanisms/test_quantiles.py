@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from chosen import ChosenStream
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, quantiles, selection
-from sfumato.mechanisms.quantiles import Histogram, QuantileChoice, QuantileTree, _Nodes, uniform_below
+from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes, uniform_below
 from sfumato.mechanisms.selection import Scores, race, winners
 from sfumato.mechanisms.stream import Stream
 
@@ -64,7 +64,7 @@ def test_positions_stay_exact_for_the_last_of_many_keys():
     keys = 2**46
     codes = np.array([(keys - 1) * 16**4 + 7])
     last = QuantileTree(rho=HUGE, max_keys=1, max_values=1)
-    walk = _Nodes(last, Histogram(keys, codes, np.array([9])), Rng.system()).walk(
+    walk = _Nodes(last, ValueCodes(keys, codes, np.array([9])), Rng.system()).walk(
         np.array([keys - 1, keys - 2]), np.array([0.5, 0.5])
     )
     assert walk.positions.tolist() == [7.5, 16**4 / 2]
@@ -90,7 +90,7 @@ def test_shape_order_and_ends(values, wanted, rho):
 
 def test_a_node_is_noised_once_however_often_it_is_looked_at():
     mechanism = tree(height=3, branching=4)
-    nodes = _Nodes(mechanism, Histogram(8, np.arange(0, 512, 3), np.ones(171, np.int64)), Rng.system())
+    nodes = _Nodes(mechanism, ValueCodes(8, np.arange(0, 512, 3), np.ones(171, np.int64)), Rng.system())
     first = nodes._children(1, np.array([9, 4, 9]))
     again = nodes._children(1, np.array([4, 7, 9, 2]))
     assert first.shape == (3, 4)
@@ -104,7 +104,7 @@ def test_a_node_is_noised_once_however_often_it_is_looked_at():
 def test_only_what_is_visited_is_noised():
     """A root and at most three nodes a level for each quantile: the value and its two ends."""
     mechanism = tree(rho=10)
-    spied = _Nodes(mechanism, Histogram(5, np.arange(0, 5 * 16**4, 16), np.full(5 * 16**3, 3)), Rng.system())
+    spied = _Nodes(mechanism, ValueCodes(5, np.arange(0, 5 * 16**4, 16), np.full(5 * 16**3, 3)), Rng.system())
     spied.walk(np.repeat(np.arange(5), 3), np.tile([0.1, 0.5, 0.9], 5))
     assert len(spied.seen[0]) == 5
     assert all(len(seen) <= 15 for seen in spied.seen[1:])

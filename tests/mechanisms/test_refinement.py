@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from false_alarms import cdf_distance, cdf_slack
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms import DiscreteGaussian, Estimate, Rng, context, measure_count, refine
+from sfumato.mechanisms import DiscreteGaussian, RefinedCount, Rng, context, measure_count, refine
 
 shares = st.fractions(min_value=Fraction(1, 100), max_value=20)
 
@@ -30,8 +30,11 @@ def test_measurements_add_up_to_one_of_their_total_price(units, count):
 
 
 def test_the_average_is_weighted_by_precision():
-    coarse, fine = Estimate(Fraction(100), Fraction(1), Charge(1)), Estimate(Fraction(110), Fraction(9), Charge(9))
-    assert (coarse & fine) == Estimate(Fraction(109), Fraction(10), Charge(10))
+    coarse, fine = (
+        RefinedCount(Fraction(100), Fraction(1), Charge(1)),
+        RefinedCount(Fraction(110), Fraction(9), Charge(9)),
+    )
+    assert (coarse & fine) == RefinedCount(Fraction(109), Fraction(10), Charge(10))
 
 
 def test_one_unit_is_the_noise_of_one_unit():

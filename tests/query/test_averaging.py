@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from sfumato.query.calendar import Calendar, Span
+from sfumato.query.reports.calendar import Calendar, Span
 
 pytestmark = pytest.mark.slow  # linear algebra over 2,080 ranges
 

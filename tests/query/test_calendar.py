@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidArgument
-from sfumato.query.calendar import LEVELS, Calendar, Span
+from sfumato.query.reports.calendar import LEVELS, Calendar, Span
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 PAPER = ("3h", "day", "month", "quarter", "year")

@@ -25,14 +25,14 @@ from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule
 from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.intervals import selected_interval
-from sfumato.mechanisms.keys import ThresholdRule
+from sfumato.mechanisms.key_selection import ThresholdRule
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
 from sfumato.release import Count, Mean, Quantile, Released, Statistic, Sum, Units, Variance, aggregates_job
 from sfumato.release.aggregates import Aggregates, halfway
 from sfumato.release.bounding import Contributions
-from sfumato.release.request import Request, Rows, quiet
+from sfumato.release.request import ReleaseRequest, Rows, quiet
 from sfumato.release.source import PUBLIC, ROWS, Source
-from sfumato.release.statistics import POINTS, Summed
+from sfumato.release.statistics import POINTS, _SummedStatistic
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def request_of(**options: Any) -> Aggregates:
     return request
 
 
-def run(request: Request, source: Source, secret: bytes = b"s" * 32) -> Released:
+def run(request: ReleaseRequest, source: Source, secret: bytes = b"s" * 32) -> Released:
     request.check_affordable()
     request.check(source)
     return request.run(source, secret)
@@ -106,7 +106,7 @@ class Seen:
 def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any] | None = None) -> Seen:
     """Run it, and look. With `chosen`, these keys are selected whatever the noise says."""
     seen, contributions, keys = Seen(), [], []
-    plain_counts, plain_released, plain_selected = Contributions.counts, Summed.released, Aggregates._selected
+    plain_counts, plain_released, plain_selected = Contributions.counts, _SummedStatistic.released, Aggregates._selected
 
     def counts(self: Contributions, *given: Any, **options: Any) -> Integers:
         found = plain_counts(self, *given, **options)
@@ -123,13 +123,13 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
         keys.extend(key for (key,) in rows.contributions.keys(codes))
         return codes, columns
 
-    def released(self: Summed, exact: Any, size: int, share: Any, rng: Any) -> Any:
+    def released(self: _SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
         seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
         return plain_released(self, exact, size, share, rng)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Contributions, "counts", counts)
-        patch.setattr(Summed, "released", released)
+        patch.setattr(_SummedStatistic, "released", released)
         patch.setattr(Aggregates, "_selected", selected)
         request.run(source, secret)
     return seen

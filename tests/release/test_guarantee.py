@@ -13,7 +13,7 @@ from sfumato.accounting import Charge
 from sfumato.accounting.composition import approximate_zcdp_epsilon, zcdp_epsilon
 from sfumato.errors import InvalidArgument
 from sfumato.query.policy import Prices
-from sfumato.release.guarantee import MAX_RHO, TOLD_AT, Guarantee, Spending, root
+from sfumato.release.guarantee import MAX_RHO, TOLD_AT, ReleaseGuarantee, Spending, root
 
 epsilons = st.floats(1e-3, 100)
 deltas = st.floats(1e-12, 0.4)
@@ -22,7 +22,7 @@ deltas = st.floats(1e-12, 0.4)
 @settings(max_examples=15)
 @given(epsilons, deltas)
 def test_an_epsilon_buys_a_rho_that_converts_back_to_no_more(epsilon: float, delta: float) -> None:
-    promised = Guarantee.of(None, epsilon, delta, names_keys=True)
+    promised = ReleaseGuarantee.of(None, epsilon, delta, names_keys=True)
     assert promised.delta == Fraction(str(delta)) / 2
     assert promised.epsilon_delta == Fraction(str(delta))
     assert zcdp_epsilon(promised.rho, Fraction(str(delta)) / 2) <= epsilon
@@ -34,23 +34,23 @@ def test_an_epsilon_buys_a_rho_that_converts_back_to_no_more(epsilon: float, del
 @settings(max_examples=5)
 @given(epsilons, deltas)
 def test_where_no_key_is_named_the_conversion_has_all_of_delta(epsilon: float, delta: float) -> None:
-    public = Guarantee.of(None, epsilon, delta, names_keys=False)
+    public = ReleaseGuarantee.of(None, epsilon, delta, names_keys=False)
     assert public.delta == 0
     assert zcdp_epsilon(public.rho, delta) <= epsilon
-    assert public.rho > Guarantee.of(None, epsilon, delta, names_keys=True).rho
+    assert public.rho > ReleaseGuarantee.of(None, epsilon, delta, names_keys=True).rho
 
 
 @settings(max_examples=40)
 @given(st.floats(1e-6, MAX_RHO), deltas)
 def test_a_rho_is_taken_as_it_is(rho: float, delta: float) -> None:
-    promised = Guarantee.of(rho, None, delta, names_keys=True)
+    promised = ReleaseGuarantee.of(rho, None, delta, names_keys=True)
     assert (promised.rho, promised.delta, promised.epsilon_delta) == (
         Fraction(str(rho)),
         Fraction(str(delta)),
         2 * Fraction(str(delta)),
     )
     assert promised.epsilon == zcdp_epsilon(Fraction(str(rho)), Fraction(str(delta)))
-    public = Guarantee.of(rho, None, None, names_keys=False)
+    public = ReleaseGuarantee.of(rho, None, None, names_keys=False)
     assert (public.rho, public.delta, public.epsilon_delta) == (Fraction(str(rho)), 0, TOLD_AT)
     assert public.epsilon == zcdp_epsilon(Fraction(str(rho)), TOLD_AT)
 
@@ -77,7 +77,7 @@ def test_a_rho_is_taken_as_it_is(rho: float, delta: float) -> None:
 )
 def test_what_is_no_budget_is_refused_by_name(given: tuple, names_keys: bool, message: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{message}"):
-        Guarantee.of(*given, names_keys=names_keys)
+        ReleaseGuarantee.of(*given, names_keys=names_keys)
 
 
 @settings(max_examples=30)
@@ -90,7 +90,7 @@ def test_what_is_no_budget_is_refused_by_name(given: tuple, names_keys: bool, me
 def test_a_ledger_is_charged_for_all_of_it_and_less_than_one_unit_more(
     rho: Fraction, delta: Fraction, epsilon_per: Fraction, delta_per: Fraction
 ) -> None:
-    promised = Guarantee(rho, delta, 1.0, 2 * delta)
+    promised = ReleaseGuarantee(rho, delta, 1.0, 2 * delta)
     charge = promised.charge(Prices(epsilon_per, delta_per))
     assert charge == Charge(math.ceil(8 * rho / epsilon_per**2), math.ceil(delta / delta_per))
     unit = epsilon_per**2 / 8
@@ -99,7 +99,7 @@ def test_a_ledger_is_charged_for_all_of_it_and_less_than_one_unit_more(
 
 
 def test_public_keys_take_no_call() -> None:
-    promised = Guarantee.of(Fraction(1, 8), None, None, names_keys=False)
+    promised = ReleaseGuarantee.of(Fraction(1, 8), None, None, names_keys=False)
     assert promised.charge(Prices(Fraction(1), Fraction(1, 10**6))) == Charge(1, 0)
 
 
@@ -111,7 +111,7 @@ def test_a_root_is_never_too_large(square: Fraction) -> None:
 
 
 def test_words() -> None:
-    promised = Guarantee.of(None, 1, 1e-6, names_keys=True)
+    promised = ReleaseGuarantee.of(None, 1, 1e-6, names_keys=True)
     assert "epsilon 1 at delta 1e-06" in str(promised)
     assert "but for delta 5e-07" in str(promised)
     assert Fraction(promised.to_dict()["rho"]) == promised.rho

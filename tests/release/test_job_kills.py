@@ -15,9 +15,9 @@ import pytest
 from test_jobs import ITEMS, PRICE, World, new_world, unread, values
 
 from sfumato.accounting import NOTHING
-from sfumato.budget import Ledger
 from sfumato.errors import Conflict
-from sfumato.release import jobs, outputs
+from sfumato.ledger import Ledger
+from sfumato.release import job, outputs
 from sfumato.release.outputs import read, target
 from sfumato.release.verify import differences
 from sfumato.session import Session
@@ -30,8 +30,8 @@ RUNS_S = 120
 POINTS: dict[str, tuple[Any, ...]] = {
     "before reserve": (Ledger, "reserve", "before"),
     "after reserve": (Ledger, "reserve", "after"),
-    "before the rows": (jobs.Job, "_tried", "before"),
-    "after the rows": (jobs.Job, "_tried", "after"),
+    "before the rows": (job.Job, "_tried", "before"),
+    "after the rows": (job.Job, "_tried", "after"),
     "before settle": (Ledger, "settle", "before"),
     "after settle": (Ledger, "settle", "after"),
     "before write": (outputs, "write", "before"),

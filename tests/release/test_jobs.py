@@ -20,8 +20,6 @@ import pytest
 
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import Ledger, open_ledger
-from sfumato.budget.accounts import all_accounts
 from sfumato.config import load_config
 from sfumato.engines.base import Workspace
 from sfumato.errors import (
@@ -34,11 +32,13 @@ from sfumato.errors import (
     NotFound,
     SfumatoError,
 )
-from sfumato.records import Standing
+from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger.accounts import all_accounts
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Variance, aggregates_job, counts_job
 from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
+from sfumato.wire import Standing
 
 pytestmark = pytest.mark.slow
 

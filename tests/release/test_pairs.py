@@ -176,7 +176,7 @@ def test_within_restricts_before_it_bounds(rows: list[Row], max_keys: int, most:
     assert folded(rows, TYPES, max_keys, most, within) == reference(rows, max_keys, most, within)
 
 
-KINDS: dict[str, Any] = {
+PROBLEM_TYPES: dict[str, Any] = {
     "BIGINT": lambda n: (n * 0x9E3779B97F4A7C15 + 2**63) % 2**64 - 2**63,
     "VARCHAR": lambda n: f"name {n}",
     "UUID": lambda n: UUID(int=(n + 9) << 100),
@@ -185,12 +185,12 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PROBLEM_TYPES)
 @settings(max_examples=15, deadline=None)
 @given(rows=triples, max_keys=few, most=few)
 def test_other_types_of_people_and_keys(kind: str, rows: list[Row], max_keys: int, most: int) -> None:
     def named(number: int | None) -> Any:
-        return None if number is None else KINDS[kind](number)
+        return None if number is None else PROBLEM_TYPES[kind](number)
 
     rows = [(named(person), named(key), value) for person, key, value in [*rows, *crowd(max_keys, 80)]]
     assert folded(rows, (kind, kind, "DOUBLE"), max_keys, most) == reference(rows, max_keys, most)

@@ -13,7 +13,7 @@ from test_aggregates import EVERYTHING, HUGE, reference, silent
 from sfumato.errors import InvalidArgument
 from sfumato.query.values import MAX_TEXT
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, aggregates_job, counts_job
-from sfumato.release.request import Request
+from sfumato.release.request import ReleaseRequest
 
 SELECT = """SELECT i AS person, 'k' || i % 3 AS key, i::DOUBLE AS x, i % 2 = 0 AS flag, i AS number,
     DATE '2026-01-01' + (i % 4)::INTEGER AS day, [i] AS list, 'text' AS word, (i % 5)::DECIMAL(9,2) AS money,
@@ -176,7 +176,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_is_refused_is_refused_before_a_row_is_read(
     options: dict[str, Any], message: str, parquet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Request, "run", lambda *given: pytest.fail("rows were read"))
+    monkeypatch.setattr(ReleaseRequest, "run", lambda *given: pytest.fail("rows were read"))
     with pytest.raises(InvalidArgument, match=f"^{message}"):
         job_of(parquet, **options).run()
 
@@ -195,7 +195,7 @@ def test_what_is_refused_is_refused_before_a_row_is_read(
 def test_files_of_keys_are_public_and_refused_by_what_is_in_them(
     text: str, key: Any, message: str, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Request, "run", lambda *given: pytest.fail("rows were read"))
+    monkeypatch.setattr(ReleaseRequest, "run", lambda *given: pytest.fail("rows were read"))
     keys = tmp_path / "keys.csv"
     keys.write_text(text)
     with pytest.raises(InvalidArgument, match=f"^{message}"):
@@ -210,7 +210,7 @@ def test_a_key_of_a_csv_file_is_text_and_has_no_sum(tmp_path: Path) -> None:
 
 
 def test_counts_are_refused_alike(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Request, "run", lambda *given: pytest.fail("rows were read"))
+    monkeypatch.setattr(ReleaseRequest, "run", lambda *given: pytest.fail("rows were read"))
     for options, message in (
         ({"key": "kye"}, "key: there is no column 'kye'"),
         ({"key": "person"}, "key: person is the unit"),
@@ -223,7 +223,7 @@ def test_counts_are_refused_alike(parquet: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_plan_reads_no_row(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Request, "run", lambda *given: pytest.fail("rows were read"))
+    monkeypatch.setattr(ReleaseRequest, "run", lambda *given: pytest.fail("rows were read"))
     for max_keys in (4, "auto"):
         told = job_of(parquet, max_keys=max_keys, aggregates=EVERYTHING).plan()
         assert told["guarantee"]["rho"] == "1250"

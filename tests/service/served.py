@@ -19,9 +19,9 @@ from anyio.from_thread import BlockingPortal
 from worlds import NOW, World, new_world
 
 from sfumato.accounting import Charge
-from sfumato.budget.keys import Keys
+from sfumato.ledger.api_keys import ApiKeys
 from sfumato.service.app import create_app
-from sfumato.service.wall import HEADERS
+from sfumato.service.middleware import HEADERS
 from sfumato.session import Session
 
 TOP = {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": 5}
@@ -89,7 +89,7 @@ class Served:
         self.world, self.clock, self._portal = world, clock, portal
         self.session = Session(world.path, clock=clock)
         self.app = create_app(self.session)
-        self.keys = Keys(self.session.ledger)
+        self.keys = ApiKeys(self.session.ledger)
 
     def key(self, analyst: str = "anna", role: str | None = None, expires: datetime | None = None) -> str:
         known = self.session.config.analysts
@@ -200,12 +200,12 @@ async def _pieces(chunks: list[bytes], delay_s: float) -> AsyncIterator[dict[str
 def document() -> dict[str, Any]:
     from fastapi import FastAPI
 
-    from sfumato.service import app, documents
+    from sfumato.service import app, openapi
 
     bare = FastAPI(title="Sfumato", version="1")
     app._routes(bare, None)  # type: ignore[arg-type]
     app._open_routes(bare, None, None)  # type: ignore[arg-type]
-    return json.loads(json.dumps(documents.openapi(bare)))
+    return json.loads(json.dumps(openapi.openapi(bare)))
 
 
 @cache

@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.budget import Ledger, open_ledger
-from sfumato.budget.keys import Keys
 from sfumato.config import Config, LedgerSettings, Role, read_config
 from sfumato.errors import ConfigError, LedgerFailed, NotFound, Unauthorized
-from sfumato.service.auth import RIGHTS, Door, Person, Right, check
+from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.service.auth import RIGHTS, Authenticator, Principal, Right, check
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MOMENT = int(NOW.timestamp())
@@ -66,8 +66,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
 
 
 @pytest.fixture(scope="module")
-def keys(ledger: Ledger) -> Keys:
-    return Keys(ledger)
+def keys(ledger: Ledger) -> ApiKeys:
+    return ApiKeys(ledger)
 
 
 def config(text: str = CONFIG) -> Config:
@@ -75,17 +75,17 @@ def config(text: str = CONFIG) -> Config:
 
 
 @pytest.fixture(scope="module")
-def door(keys: Keys) -> Door:
-    return Door(config(), keys, lambda: NOW)
+def door(keys: ApiKeys) -> Authenticator:
+    return Authenticator(config(), keys, lambda: NOW)
 
 
 @pytest.fixture(scope="module")
-def both(keys: Keys) -> Door:
+def both(keys: ApiKeys) -> Authenticator:
     """A door for keys and tokens."""
-    return Door(config(CONFIG + OIDC), keys, lambda: NOW, fetch=fetch)
+    return Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=fetch)
 
 
-def refusal(door: Door, authorization: str | None) -> str:
+def refusal(door: Authenticator, authorization: str | None) -> str:
     """The words of a refusal that carries nothing else."""
     with pytest.raises(Unauthorized) as told:
         door.admit(authorization)
@@ -97,12 +97,12 @@ def refusal(door: Door, authorization: str | None) -> str:
 class TestKeys:
     @pytest.mark.parametrize("role", get_args(Role))
     @pytest.mark.parametrize("analyst", ["anna", "olga", "axel"])
-    def test_a_key_has_its_own_role(self, door: Door, keys: Keys, analyst: str, role: Role) -> None:
+    def test_a_key_has_its_own_role(self, door: Authenticator, keys: ApiKeys, analyst: str, role: Role) -> None:
         text, key = keys.create(analyst, role, None, NOW)
-        assert door.admit(f"Bearer {text}") == Person(analyst, role, key.id)
+        assert door.admit(f"Bearer {text}") == Principal(analyst, role, key.id)
 
     @pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "BEARER {}", "Bearer  {}", "Bearer {} "])
-    def test_spellings_of_the_header(self, door: Door, keys: Keys, form: str) -> None:
+    def test_spellings_of_the_header(self, door: Authenticator, keys: ApiKeys, form: str) -> None:
         text, key = keys.create("anna", "analyst", None, NOW)
         assert door.admit(form.format(text)).key_id == key.id
 
@@ -121,12 +121,12 @@ class TestKeys:
             *("Bearer {}\0", "Bearer {}é", "Bearer key={}", "Bearer sfumato_{}"),
         ],
     )
-    def test_other_headers_are_refused(self, both: Door, keys: Keys, form: str) -> None:
+    def test_other_headers_are_refused(self, both: Authenticator, keys: ApiKeys, form: str) -> None:
         text, _ = keys.create("anna", "analyst", None, NOW)
         assert both.admit(f"Bearer {text}").analyst == "anna"
         assert text not in refusal(both, form.format(text))
 
-    def test_all_that_is_not_valid_is_refused_in_the_same_words(self, both: Door, keys: Keys) -> None:
+    def test_all_that_is_not_valid_is_refused_in_the_same_words(self, both: Authenticator, keys: ApiKeys) -> None:
         good, _ = keys.create("anna", "analyst", None, NOW)
         revoked, key = keys.create("anna", "analyst", None, NOW)
         keys.revoke(key.id, NOW)
@@ -137,15 +137,15 @@ class TestKeys:
         words = {refusal(both, None), *(refusal(both, f"Bearer {credential}") for credential in credentials)}
         assert words == {"this needs a valid key: Authorization: Bearer <key>"}
 
-    def test_a_key_ends_with_its_day(self, keys: Keys) -> None:
+    def test_a_key_ends_with_its_day(self, keys: ApiKeys) -> None:
         text, _ = keys.create("anna", "analyst", date(2026, 11, 20), NOW)
         midnight = datetime(2026, 11, 21, tzinfo=UTC)
         clock = iter([midnight - timedelta(microseconds=1), midnight])
-        door = Door(config(), keys, lambda: next(clock))
+        door = Authenticator(config(), keys, lambda: next(clock))
         assert door.admit(f"Bearer {text}").analyst == "anna"
         refusal(door, f"Bearer {text}")
 
-    def test_a_revoked_key_is_refused_at_its_next_call(self, door: Door, keys: Keys) -> None:
+    def test_a_revoked_key_is_refused_at_its_next_call(self, door: Authenticator, keys: ApiKeys) -> None:
         text, key = keys.create("anna", "analyst", None, NOW)
         assert door.admit(f"Bearer {text}").key_id == key.id
         keys.revoke(key.id, NOW)
@@ -153,60 +153,62 @@ class TestKeys:
 
     def test_a_ledger_that_fails_is_no_refusal(self, tmp_path: Path) -> None:
         with open_ledger(LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence"), tmp_path) as ledger:
-            keys = Keys(ledger)
+            keys = ApiKeys(ledger)
             text, _ = keys.create("anna", "analyst", None, NOW)
         with pytest.raises(LedgerFailed):
-            Door(config(), keys, lambda: NOW).admit(f"Bearer {text}")
+            Authenticator(config(), keys, lambda: NOW).admit(f"Bearer {text}")
 
-    def test_keys_are_in_no_representation(self, door: Door, keys: Keys) -> None:
+    def test_keys_are_in_no_representation(self, door: Authenticator, keys: ApiKeys) -> None:
         text, _ = keys.create("anna", "analyst", None, NOW)
         assert text[12:] not in repr([door, door.admit(f"Bearer {text}"), keys, vars(door), keys.list()])
 
     @given(st.text())
-    def test_nonsense_is_refused(self, both: Door, text: str) -> None:
+    def test_nonsense_is_refused(self, both: Authenticator, text: str) -> None:
         for authorization in (text, f"Bearer {text}", f"Bearer sfumato_{text}"):
             refusal(both, authorization)
 
 
 class TestTokens:
     @pytest.mark.parametrize(("name", "role"), [("anna", "analyst"), ("olga", "owner"), ("axel", "auditor")])
-    def test_a_token_has_the_role_of_the_configuration(self, both: Door, name: str, role: Role) -> None:
-        assert both.admit(f"Bearer {token(name)}") == Person(name, role, None)
+    def test_a_token_has_the_role_of_the_configuration(self, both: Authenticator, name: str, role: Role) -> None:
+        assert both.admit(f"Bearer {token(name)}") == Principal(name, role, None)
         assert both.admit(f"Bearer {token(name, role='owner', scope='admin')}").role == role
 
     @pytest.mark.parametrize("name", ["nobody", "Anna", "anna ", "", "\u0430nna", "anna\0", None, 7, ["anna"]])
-    def test_a_token_that_names_nobody_here_is_refused(self, both: Door, name: Any) -> None:
+    def test_a_token_that_names_nobody_here_is_refused(self, both: Authenticator, name: Any) -> None:
         refusal(both, f"Bearer {token(name)}")
 
-    def test_a_token_is_judged_by_the_doors_clock(self, keys: Keys) -> None:
-        late = Door(config(CONFIG + OIDC), keys, lambda: NOW + timedelta(seconds=361), fetch=fetch)
+    def test_a_token_is_judged_by_the_doors_clock(self, keys: ApiKeys) -> None:
+        late = Authenticator(config(CONFIG + OIDC), keys, lambda: NOW + timedelta(seconds=361), fetch=fetch)
         refusal(late, f"Bearer {token()}")
 
-    def test_where_no_provider_is_configured_tokens_are_refused_and_nothing_is_fetched(self, keys: Keys) -> None:
+    def test_where_no_provider_is_configured_tokens_are_refused_and_nothing_is_fetched(self, keys: ApiKeys) -> None:
         def never(url: str) -> bytes:
             raise AssertionError(url)
 
-        refusal(Door(config(), keys, lambda: NOW, fetch=never), f"Bearer {token()}")
+        refusal(Authenticator(config(), keys, lambda: NOW, fetch=never), f"Bearer {token()}")
 
-    def test_a_key_costs_no_fetch(self, keys: Keys) -> None:
+    def test_a_key_costs_no_fetch(self, keys: ApiKeys) -> None:
         def never(url: str) -> bytes:
             raise AssertionError(url)
 
-        door = Door(config(CONFIG + OIDC), keys, lambda: NOW, fetch=never)
+        door = Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=never)
         text, _ = keys.create("anna", "analyst", None, NOW)
         assert door.admit(f"Bearer {text}").analyst == "anna"
         refusal(door, f"Bearer {text[:-1]}")
 
-    def test_a_provider_that_is_away_is_a_refusal_like_others(self, keys: Keys) -> None:
+    def test_a_provider_that_is_away_is_a_refusal_like_others(self, keys: ApiKeys) -> None:
         def away(url: str) -> bytes:
             raise OSError("no route")
 
-        assert "valid key" in refusal(Door(config(CONFIG + OIDC), keys, lambda: NOW, fetch=away), f"Bearer {token()}")
+        assert "valid key" in refusal(
+            Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=away), f"Bearer {token()}"
+        )
 
-    def test_a_place_of_keys_that_is_not_safe_is_told_at_once(self, keys: Keys) -> None:
+    def test_a_place_of_keys_that_is_not_safe_is_told_at_once(self, keys: ApiKeys) -> None:
         text = OIDC.replace("https://login.example/keys", "http://localhost@attacker.example/keys")
         with pytest.raises(ConfigError, match="jwks_url"):
-            Door(config(CONFIG + text), keys, lambda: NOW, fetch=fetch)
+            Authenticator(config(CONFIG + text), keys, lambda: NOW, fetch=fetch)
 
 
 class TestRights:
@@ -222,10 +224,10 @@ class TestRights:
     @pytest.mark.parametrize("role", [*get_args(Role), "root", ""])
     def test_who_may_what(self, right: Right, roles: set[Role], role: Role) -> None:
         if role in roles:
-            check(Person("anna", role), right)
+            check(Principal("anna", role), right)
             return
         with pytest.raises(NotFound, match=r"^there is no such thing, or it is not yours$"):
-            check(Person("anna", role), right)
+            check(Principal("anna", role), right)
 
     def test_every_right_is_somebodys(self) -> None:
         assert RIGHTS.keys() == set(get_args(Right))

@@ -12,10 +12,10 @@ from anyio.from_thread import BlockingPortal
 from served import Clock, Served, check_schema, document, new_served, template
 from worlds import NOW, World
 
-from sfumato.demo import prepare
-from sfumato.problems import KINDS, PLACE
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, Report, Tables
-from sfumato.service.documents import EXAMPLES, QUESTIONS, REPORT_QUESTIONS, SCHEMAS
+from sfumato.demo.demo import prepare
+from sfumato.problems import PLACE, PROBLEM_TYPES
+from sfumato.service.openapi import EXAMPLES, QUESTIONS, REPORT_QUESTIONS, SCHEMAS
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
 
 pytestmark = pytest.mark.slow
 
@@ -101,9 +101,9 @@ class TestValid:
 
     def test_every_kind_is_documented_somewhere(self) -> None:
         text = json.dumps(document())
-        assert [kind.name for kind in KINDS if f"`{kind.name}`" not in text] == []
+        assert [kind.name for kind in PROBLEM_TYPES if f"`{kind.name}`" not in text] == []
         assert document()["components"]["schemas"]["Problem"]["properties"]["type"]["enum"] == [
-            PLACE + kind.name for kind in KINDS
+            PLACE + kind.name for kind in PROBLEM_TYPES
         ]
 
 

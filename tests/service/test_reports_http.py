@@ -14,11 +14,11 @@ import pytest
 from advertised import BY_DAY
 from served import TOTAL, Reply, Served
 
-from sfumato.budget.seals import Seals
 from sfumato.errors import Conflict, EngineFailed, LedgerFailed
-from sfumato.records import Report
+from sfumato.ledger.cells import Seals
 from sfumato.service import app as app_module
 from sfumato.session import Session
+from sfumato.wire import Report
 
 pytestmark = pytest.mark.slow  # a service for each
 

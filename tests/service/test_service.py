@@ -26,13 +26,13 @@ from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, check_schema
 from worlds import NOW
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.budget import accounts_of, open_ledger
-from sfumato.budget.keys import Keys
 from sfumato.errors import ConfigError, EngineFailed, InvalidArgument, LedgerFailed
-from sfumato.problems import KINDS, PLACE, error_of
+from sfumato.ledger import accounts_of, open_ledger
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.problems import PLACE, PROBLEM_TYPES, error_of
 from sfumato.service import app as app_module
-from sfumato.service import limits, wall
-from sfumato.service import serving as serving_module
+from sfumato.service import limits, middleware
+from sfumato.service import server as server_module
 from sfumato.session import Session
 
 Serving = Callable[..., Served]
@@ -316,7 +316,7 @@ class TestProblems:
         }
         return calls.get(name, lambda: served.ask(key))()
 
-    @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+    @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
     def test_every_kind(self, kind: Any, serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
         reply = self.provoked(kind.name, serving, monkeypatch)
         assert (reply.status, reply.kind) == (kind.status, kind.name)
@@ -329,7 +329,7 @@ class TestProblems:
         assert ("allow" in reply.headers) == (kind.status == 405)
         assert isinstance(error_of(reply.json), kind.error)
 
-    @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+    @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
     def test_every_type_leads_to_a_page(self, kind: Any, served: Served) -> None:
         page = served.get(PLACE + kind.name)
         assert page.status == 200
@@ -362,7 +362,7 @@ class TestProblems:
 class TestOneService:
     def test_a_second_one_on_the_same_ledger_is_refused(self, serving: Serving) -> None:
         config = serving().session.config
-        alone = serving_module.alone
+        alone = server_module.alone
         with alone(config), pytest.raises(ConfigError, match="another `sfumato serve`"), alone(config):
             pass
         with alone(config):
@@ -375,7 +375,7 @@ class TestOneService:
             text = path.read_text()
             path.write_text(text.replace("[service]", host) if "[service]" in text else f"{text}\n{host}\n")
         with pytest.raises((ConfigError, InvalidArgument), match="host: must name an address"):
-            serving_module.serve(str(path), host=None if host else "", told=print)
+            server_module.serve(str(path), host=None if host else "", told=print)
 
     def test_what_takes_long_to_look_at_is_not_ready(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         gate = threading.Event()
@@ -964,7 +964,7 @@ class TestLimits:
             assert time.monotonic() - begun < 2
 
     def test_a_slow_body(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(wall, "BODY_S", 0.01)
+        monkeypatch.setattr(middleware, "BODY_S", 0.01)
         for method, path in (
             ("POST", "/v1/answers"),
             ("POST", "/v1/estimates"),
@@ -1039,15 +1039,15 @@ class TestPadding:
 
         loop = SimpleNamespace(time=now)
         faked = SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep, timeout=asyncio.timeout)
-        monkeypatch.setattr(wall, "asyncio", faked)
-        received = wall._body
+        monkeypatch.setattr(middleware, "asyncio", faked)
+        received = middleware._body
 
         async def slowly(*arguments: Any) -> bytes:
             body = await received(*arguments)
             ticks["now"] += late
             return body
 
-        monkeypatch.setattr(wall, "_body", slowly)
+        monkeypatch.setattr(middleware, "_body", slowly)
         calls: list[Callable[[], Reply]] = [
             lambda: served.ask(key),
             *([lambda: served.ask(key)] * 3),
@@ -1119,8 +1119,8 @@ class TestNothingIsStale:
         self.warmed(warm, key)
         config = warm.session.config
         with open_ledger(config.ledger, config.folder) as other:
-            [known] = Keys(other).list("anna")
-            Keys(other).revoke(known.id, warm.clock.now)
+            [known] = ApiKeys(other).list("anna")
+            ApiKeys(other).revoke(known.id, warm.clock.now)
         assert warm.ask(key).status == 401
 
     def test_a_key_that_is_revoked_while_it_is_used(self, warm: Served) -> None:
@@ -1387,13 +1387,13 @@ class TestProcess:
     def address(self, served: Served) -> Iterator[str]:
         import uvicorn
 
-        bound = serving_module._bound("127.0.0.1", 0)
-        server = uvicorn.Server(serving_module.server(served.app))
+        bound = server_module._bound("127.0.0.1", 0)
+        server = uvicorn.Server(server_module.server(served.app))
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
-            yield serving_module._address(bound)
+            yield server_module._address(bound)
         finally:
             server.should_exit = True
             thread.join()

@@ -12,7 +12,7 @@ import pytest
 from false_alarms import cdf_distance, cdf_slack, unlikely
 from sfumato.mechanisms import Rng
 from sfumato.mechanisms.bounds import BINS, STRICTEST, NumericBounds, bins
-from sfumato.mechanisms.quantiles import Histogram, QuantileChoice, QuantileTree, _Nodes, uniform_below
+from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes, uniform_below
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_places_within_a_run_are_uniform():
 def test_the_noise_of_nodes():
     """Nodes of all levels, looked at in two steps (Massart); a variance that is wrong by a tenth is rejected."""
     tree = QuantileTree(rho=Fraction(1, 10), max_keys=3, max_values=2, height=3, branching=4)
-    nodes = _Nodes(tree, Histogram(20_000, np.arange(0, 64 * 20_000, 5), np.full(256_000, 3)), Rng.system())
+    nodes = _Nodes(tree, ValueCodes(20_000, np.arange(0, 64 * 20_000, 5), np.full(256_000, 3)), Rng.system())
     drawn = []
     for level in range(3):
         everything = np.arange(20_000 * 4**level)

@@ -8,15 +8,16 @@ from __future__ import annotations
 import click
 
 from sfumato import __version__
-from sfumato.cli.asking import ask, estimate
+from sfumato.cli.ask import ask, estimate
 from sfumato.cli.budget import budget
+from sfumato.cli.demo import demo
+from sfumato.cli.init import init
 from sfumato.cli.keys import keys
+from sfumato.cli.output import Commands
 from sfumato.cli.policy import policy
 from sfumato.cli.release import release
 from sfumato.cli.report import report
-from sfumato.cli.serving import serve
-from sfumato.cli.starting import demo, init
-from sfumato.cli.telling import Commands
+from sfumato.cli.serve import serve
 
 __all__ = ["main"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli import telling
-from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
+from sfumato.cli import output
+from sfumato.cli.output import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
 from sfumato.errors import InvalidArgument, LedgerSetBack, NotFound, nearest
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sfumato.budget import Account, Ledger, Row
-    from sfumato.budget.usage import Overview
     from sfumato.config import Config
+    from sfumato.ledger import Account, Ledger, Row
+    from sfumato.ledger.usage import Overview
 
 
 class Amount(click.ParamType[Fraction]):
@@ -59,8 +59,8 @@ def standing(as_json: bool, config: str, analyst: str | None, releases: bool) ->
     """
     from rich.console import Group
 
-    from sfumato.budget.accounts import published, report
-    from sfumato.terminal import render_budget
+    from sfumato.cli.terminal import render_budget
+    from sfumato.ledger.accounts import published, report
 
     if releases and analyst is not None:
         raise InvalidArgument("--releases", "are nobody's: leave --analyst out")
@@ -91,7 +91,7 @@ def history(as_json: bool, config: str, analyst: str | None, cursor: str | None,
     \b
       sfumato budget history --analyst anna --rows 50
     """
-    from sfumato.terminal import render_charges
+    from sfumato.cli.terminal import render_charges
 
     if cursor is not None and not re.fullmatch("[0-9]{1,18}", cursor):
         raise InvalidArgument("--cursor", "must be the `next` of the page before")
@@ -127,9 +127,9 @@ def usage(as_json: bool, config: str, since: str | None, until: str | None) -> N
     """
     from rich.console import Group
 
-    from sfumato.budget.usage import read_range
-    from sfumato.budget.usage import usage as spending
-    from sfumato.terminal import indented, render_spending
+    from sfumato.cli.terminal import indented, render_spending
+    from sfumato.ledger.usage import read_range
+    from sfumato.ledger.usage import usage as spending
 
     with _as_options("since", "until"):
         days = read_range(since, until, now())
@@ -168,8 +168,8 @@ def forecast(
       sfumato budget forecast --budget 1000,10 --budget 3000,30
       sfumato budget forecast --since 2026-09-01 --plot dry.svg
     """
-    from sfumato.budget.usage import overview, read_budget, read_range
-    from sfumato.cli.asking import chart_path
+    from sfumato.cli.ask import chart_path
+    from sfumato.ledger.usage import overview, read_budget, read_range
 
     with _as_options("since", "until", "budget", chart="plot"):
         days = read_range(since, until, now())
@@ -205,7 +205,7 @@ def _about(found: Overview) -> list[str]:
 
 
 def _draw(found: Overview, path: Path) -> None:
-    from sfumato.charts import steps
+    from sfumato.show import steps
 
     about = _about(found) if found.forecast.periods else [NOBODY]
     picture = steps(found.forecast.panels()[:2], title=_TITLE, about=about)
@@ -218,7 +218,7 @@ def _draw(found: Overview, path: Path) -> None:
 def _forecast(found: Overview) -> RenderableType:
     from rich.console import Group
 
-    from sfumato.terminal import render_shares
+    from sfumato.cli.terminal import render_shares
 
     if not found.forecast.periods:
         return paragraphs(NOBODY)
@@ -280,7 +280,7 @@ def recover(as_json: bool, config: str, yes: bool) -> None:
     \b
       sfumato budget recover
     """
-    from sfumato.budget import all_accounts
+    from sfumato.ledger import all_accounts
 
     with _opened(config) as (settings, ledger):
         why = _distrust(ledger)
@@ -340,7 +340,7 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
 
 @contextmanager
 def _opened(config: str) -> Iterator[tuple[Config, Ledger]]:
-    from sfumato.budget import open_ledger
+    from sfumato.ledger import open_ledger
 
     settings = read(config)
     with open_ledger(settings.ledger, settings.folder) as ledger:
@@ -349,7 +349,7 @@ def _opened(config: str) -> Iterator[tuple[Config, Ledger]]:
 
 def _account(config: Config, name: str) -> Account:
     """The account of this full name, or an analyst's own."""
-    from sfumato.budget import accounts_of, all_accounts
+    from sfumato.ledger import accounts_of, all_accounts
 
     accounts = all_accounts(config)
     if name in accounts:
@@ -370,7 +370,7 @@ def _distrust(ledger: Ledger) -> LedgerSetBack | None:
 
 
 def _confirm(why: LedgerSetBack) -> None:
-    if not telling.on_a_terminal():
+    if not output.on_a_terminal():
         raise InvalidArgument("--yes", "is needed where nobody can be asked: what is recovered counts as spent")
     click.echo(f"{str(why).partition('. ')[0].capitalize()}.", err=True)
     if not click.confirm("Count what may be lost as spent, and go on with this ledger?", err=True):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.telling import Commands, answering, now, paragraphs, read, show, with_config
+from sfumato.cli.output import Commands, answering, now, paragraphs, read, show, with_config
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sfumato.budget.keys import Key, Keys
     from sfumato.config import Config, Role
+    from sfumato.ledger.api_keys import ApiKey, ApiKeys
 
 ROLES = ("analyst", "owner", "auditor")
 
@@ -104,20 +104,20 @@ def revoke(as_json: bool, config: str, id: str) -> None:  # noqa: A002
 
 
 @contextmanager
-def _opened(config: str) -> Iterator[tuple[Config, Keys]]:
-    from sfumato.budget import open_ledger
-    from sfumato.budget.keys import Keys
+def _opened(config: str) -> Iterator[tuple[Config, ApiKeys]]:
+    from sfumato.ledger import open_ledger
+    from sfumato.ledger.api_keys import ApiKeys
 
     settings = read(config)
     with open_ledger(settings.ledger, settings.folder) as ledger:
-        yield settings, Keys(ledger)
+        yield settings, ApiKeys(ledger)
 
 
 def _until(expires: date | timedelta | None, moment: datetime) -> date | datetime | None:
     return moment + expires if isinstance(expires, timedelta) else expires
 
 
-def _made(text: str, key: Key) -> RenderableType:
+def _made(text: str, key: ApiKey) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -134,10 +134,10 @@ def _made(text: str, key: Key) -> RenderableType:
     )
 
 
-def _listed(found: Sequence[Key], moment: datetime) -> RenderableType:
+def _listed(found: Sequence[ApiKey], moment: datetime) -> RenderableType:
     from rich.table import Table
 
-    from sfumato.terminal import Words
+    from sfumato.cli.terminal import Words
 
     if not found:
         return paragraphs("There are no keys. To make one: sfumato keys create --analyst NAME")
@@ -150,7 +150,7 @@ def _listed(found: Sequence[Key], moment: datetime) -> RenderableType:
     return grid
 
 
-def _state(key: Key, moment: datetime) -> str:
+def _state(key: ApiKey, moment: datetime) -> str:
     """Whether it is valid, and the last day on which it is or was: that of the moment before its end."""
     state, end = key.state(moment), key.revoked or key.expires
     if end is None:

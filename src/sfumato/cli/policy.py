@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.telling import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
+from sfumato.cli.output import DIFFERENT, Commands, answering, items, now, paragraphs, read, show, with_config
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from sfumato.catalog import Catalog
     from sfumato.config import Config
-    from sfumato.explain import Bound, Explanation, Promise
+    from sfumato.explain import Bound, PolicyExplanation, Promise
     from sfumato.query.policy import Column, Policy, TablePolicy
-    from sfumato.query.reports import Guarantee
+    from sfumato.query.reports.policy import ReportGuarantee
 
 
 _NO_TABLES = "there is no [tables.NAME] in the file, so that nothing can be asked; `sfumato init` writes one"
@@ -43,7 +43,7 @@ def check(as_json: bool, config: str) -> None:
       sfumato policy check --config sfumato.toml
     """
     from sfumato.catalog import Catalog
-    from sfumato.reporting.policies import report_problems
+    from sfumato.reports.policies import report_problems
 
     settings = read(config)
     catalog = Catalog(settings)
@@ -69,8 +69,8 @@ def check(as_json: bool, config: str) -> None:
 
 
 def _reports(config: Config, catalog: Catalog) -> Iterator[dict[str, Any]]:
-    from sfumato.query.reports import guarantee
-    from sfumato.reporting.policies import report_policies
+    from sfumato.query.reports.policy import guarantee
+    from sfumato.reports.policies import report_policies
 
     for policy in report_policies(config, catalog).values():
         yield {
@@ -137,7 +137,7 @@ def _askable(config: str, tables: Mapping[str, Any], reports: Sequence[Mapping[s
 
 
 def _report(report: Mapping[str, Any]) -> Iterator[RenderableType]:
-    from sfumato.terminal import Words, indented, lines
+    from sfumato.cli.terminal import Words, indented, lines
 
     yield Words(f"report {report['report']}", "bold")
     yield ""
@@ -154,7 +154,7 @@ def _report(report: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _table(table: Mapping[str, Any]) -> Iterator[RenderableType]:
-    from sfumato.terminal import Words, indented, lines
+    from sfumato.cli.terminal import Words, indented, lines
 
     yield Words(table["table"], "bold")
     yield ""
@@ -207,11 +207,11 @@ def explain(as_json: bool, config: str, analyst: str | None) -> None:
     show(found.to_dict(), lambda: _explained(found), as_json=as_json)
 
 
-def _guarantees(config: Config) -> dict[str, Guarantee]:
+def _guarantees(config: Config) -> dict[str, ReportGuarantee]:
     """What reports promise; nothing is told of them here where their tables are out of reach."""
     from sfumato.catalog import Catalog
-    from sfumato.query.reports import guarantee
-    from sfumato.reporting.policies import report_policies
+    from sfumato.query.reports.policy import guarantee
+    from sfumato.reports.policies import report_policies
 
     if not config.reports:
         return {}
@@ -225,11 +225,11 @@ def _guarantees(config: Config) -> dict[str, Guarantee]:
         return {}
 
 
-def _explained(found: Explanation) -> RenderableType:
+def _explained(found: PolicyExplanation) -> RenderableType:
     from rich.console import Group
 
+    from sfumato.cli.terminal import indented
     from sfumato.explain import in_words, not_bounded, of_reports
-    from sfumato.terminal import indented
 
     parts: list[RenderableType] = []
     for promise in found.promises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from sfumato.cli.telling import DIFFERENT, Commands, answering, items, paragraphs, show
+from sfumato.cli.output import DIFFERENT, Commands, answering, items, paragraphs, show
 from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Bound: TypeAlias = Fraction | None
 
 
-class Exact(click.ParamType[Fraction]):
+class ExactNumber(click.ParamType[Fraction]):
     """A number as it was written: 0.1, 1e-6 or 1/3."""
 
     name = "number"
@@ -106,9 +106,11 @@ _source = _options(
     click.option("--memory", default="2GB", show_default=True, metavar="SIZE", help="What DuckDB may use."),
 )
 _budget = _options(
-    click.option("--rho", type=Exact(), metavar="R", help="The budget, as rho of zCDP; this, or --epsilon."),
-    click.option("--epsilon", type=Exact(), metavar="E", help="The budget, as (epsilon, delta); this, or --rho."),
-    click.option("--delta", type=Exact(), metavar="D", help="Well below one over the number of people, such as 1e-6."),
+    click.option("--rho", type=ExactNumber(), metavar="R", help="The budget, as rho of zCDP; this, or --epsilon."),
+    click.option("--epsilon", type=ExactNumber(), metavar="E", help="The budget, as (epsilon, delta); this, or --rho."),
+    click.option(
+        "--delta", type=ExactNumber(), metavar="D", help="Well below one over the number of people, such as 1e-6."
+    ),
 )
 _statistics = _options(
     click.option(
@@ -152,7 +154,7 @@ _around = _options(
 @_budget
 @click.option(
     "--relative-error",
-    type=Exact(),
+    type=ExactNumber(),
     default="0.1",
     show_default=True,
     metavar="R",
@@ -166,10 +168,12 @@ _around = _options(
     metavar="N",
     help="Only the N largest keys can be found.",
 )
-@click.option("--refine", type=Exact(), metavar="SHARE", help="Share of the budget for the least accurate counts.")
+@click.option(
+    "--refine", type=ExactNumber(), metavar="SHARE", help="Share of the budget for the least accurate counts."
+)
 @_statistics
 @click.option(
-    "--aggregates-share", type=Exact(), metavar="SHARE", help="Share of the budget for --sum and the like (1/2)."
+    "--aggregates-share", type=ExactNumber(), metavar="SHARE", help="Share of the budget for --sum and the like (1/2)."
 )
 @click.option("--max-keys", type=click.IntRange(1), metavar="L", help="Keys a person counts for in --sum and the like.")
 @_around
@@ -214,7 +218,7 @@ def counts(as_json: bool, **options: Any) -> None:
     show_default=True,
     help="The rule that selects keys.",
 )
-@click.option("--selection-share", type=Exact(), metavar="SHARE", help="Share of the budget that selects keys.")
+@click.option("--selection-share", type=ExactNumber(), metavar="SHARE", help="Share of the budget that selects keys.")
 @click.option(
     "--pipeline",
     type=click.Choice(["plume", "naive", "fast"]),
@@ -295,9 +299,9 @@ def plot(as_json: bool, file: str, top: int, statistic: str | None, chart: str |
     \b
       sfumato release plot counts.parquet --chart counts.svg
     """
-    from sfumato.cli.asking import chart_path
+    from sfumato.cli.ask import chart_path
+    from sfumato.cli.terminal import render_release
     from sfumato.release import outputs
-    from sfumato.terminal import render_release
 
     picture = None if chart is None else chart_path(chart)
     table = outputs.read(outputs.target(file))
@@ -336,7 +340,7 @@ def _planned(job: Job, plan: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
-    from sfumato.terminal import Words
+    from sfumato.cli.terminal import Words
 
     grid = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
     for heading in ("what it is spent on", "noise", "rho"):
@@ -370,7 +374,7 @@ def _cost(plan: dict[str, Any]) -> str:
 def _done(job: Job, table: Released) -> RenderableType:
     from rich.console import Group
 
-    from sfumato.terminal import render_release
+    from sfumato.cli.terminal import render_release
 
     place = "" if job.out is None else job.out.place
     written = f"Written to {place}: {len(table):,} row{'' if len(table) == 1 else 's'}."

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli import telling
-from sfumato.cli.telling import Commands, answering, paragraphs, read, show, with_config
+from sfumato.cli import output
+from sfumato.cli.output import Commands, answering, paragraphs, read, show, with_config
 from sfumato.errors import InvalidArgument, LedgerFailed, NotSupported
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sfumato.budget.seals import Seals
     from sfumato.config import Config
-    from sfumato.query.reports import ReportPolicy
-    from sfumato.records import Report
-    from sfumato.reporting.explained import Explained
-    from sfumato.reporting.resealing import Resealing
+    from sfumato.ledger.cells import Seals
+    from sfumato.query.reports.policy import ReportPolicy
+    from sfumato.reports.explain import ReportExplanation
+    from sfumato.reports.reseal import Reseal
+    from sfumato.wire import Report
 
 _OPTIONS = {name: f"--{name}" for name in ("report", "entity", "attribute", "start", "end", "granularity", "top")} | {
     "statistics": "--statistic",
@@ -91,7 +91,7 @@ def report(as_json: bool, **given: Any) -> None:
     question = _question(context, given)
     picture = None
     if given["chart"] is not None:
-        from sfumato.cli.asking import chart_path
+        from sfumato.cli.ask import chart_path
 
         picture = chart_path(given["chart"])
     from sfumato.session import Session
@@ -100,7 +100,7 @@ def report(as_json: bool, **given: Any) -> None:
         found = session.report(question, analyst=given["analyst"])
     if picture is not None:
         _save(found, picture)
-    from sfumato.terminal.reports import render_report
+    from sfumato.cli.terminal.reports import render_report
 
     show(found.to_dict(), lambda: render_report(found), as_json=as_json)
 
@@ -191,8 +191,8 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
       sfumato report explain --report ads
     """
     from sfumato.catalog import Catalog
-    from sfumato.query.report_request import find_report
-    from sfumato.reporting.policies import report_policies
+    from sfumato.query.reports.request import find_report
+    from sfumato.reports.policies import report_policies
 
     settings = read(config)
     catalog = Catalog(settings)
@@ -207,11 +207,11 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     show(serial, lambda: _explanations(found, standing), as_json=as_json)
 
 
-def _explained(settings: Config, policies: Sequence[ReportPolicy]) -> tuple[list[Explained], str]:
+def _explained(settings: Config, policies: Sequence[ReportPolicy]) -> tuple[list[ReportExplanation], str]:
     """Every report with what is sealed of it; and why that is not known, if it is not."""
-    from sfumato.budget import open_ledger
-    from sfumato.budget.seals import Seals
-    from sfumato.reporting.explained import explain_report
+    from sfumato.ledger import open_ledger
+    from sfumato.ledger.cells import Seals
+    from sfumato.reports.explain import explain_report
 
     if not _has_ledger(settings):
         return [explain_report(policy) for policy in policies], "There is no ledger yet: nothing is sealed."
@@ -229,17 +229,17 @@ def _has_ledger(settings: Config) -> bool:
     return kind != "sqlite" or (settings.folder / place).exists()
 
 
-def _standing(policy: ReportPolicy, seals: Seals) -> Explained:
-    from sfumato.reporting.cells import definitions
-    from sfumato.reporting.explained import explain_report
+def _standing(policy: ReportPolicy, seals: Seals) -> ReportExplanation:
+    from sfumato.reports.cells import definitions
+    from sfumato.reports.explain import explain_report
 
     return explain_report(policy, seals.standing(policy.name), seals.others(policy.name, definitions(policy)))
 
 
-def _explanations(found: Sequence[Explained], standing: str) -> RenderableType:
+def _explanations(found: Sequence[ReportExplanation], standing: str) -> RenderableType:
     from rich.console import Group
 
-    from sfumato.cli.report_page import explanation
+    from sfumato.cli.terminal.report_explanation import explanation
 
     parts = [part for each in found for part in ("", explanation(each, standing))]
     return Group(*parts[1:])
@@ -284,22 +284,22 @@ def reseal(
         found = session.reseal(name, dry=True, **options)
         if found.places and (yes or (not as_json and _confirmed(found))):
             found = session.reseal(name, **options)
-    asked = not yes and not as_json and telling.on_a_terminal()
+    asked = not yes and not as_json and output.on_a_terminal()
     show(found.to_dict(), lambda: _resealed(found, asked=asked), as_json=as_json)
 
 
-def _confirmed(found: Resealing) -> bool:
-    if not telling.on_a_terminal():
+def _confirmed(found: Reseal) -> bool:
+    if not output.on_a_terminal():
         return False
-    telling.console().print(_costs(found))
+    output.console().print(_costs(found))
     return click.confirm("\nSeal this range anew?", err=True)
 
 
-def _costs(found: Resealing) -> RenderableType:
+def _costs(found: Reseal) -> RenderableType:
     from rich.console import Group
 
-    from sfumato.reporting.explained import amount
-    from sfumato.terminal import indented, lines
+    from sfumato.cli.terminal import indented, lines
+    from sfumato.reports.explain import amount
 
     ends = (moment.isoformat(sep=" ", timespec="minutes") for moment in (found.start, found.end))
     whose = f", {' / '.join(found.entity)} with all above and below it" if found.entity else ""
@@ -315,7 +315,7 @@ def _costs(found: Resealing) -> RenderableType:
     return Group(paragraphs("What sealing anew comes to:"), "", indented(lines(told)))
 
 
-def _resealed(found: Resealing, *, asked: bool) -> RenderableType:
+def _resealed(found: Reseal, *, asked: bool) -> RenderableType:
     from rich.console import Group
 
     if not found.places:

@@ -23,7 +23,7 @@ from sqlalchemy.engine.interfaces import ConnectArgsType, ReflectedColumn
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from sfumato.client import dbapi
-from sfumato.records import TableRow, Tables
+from sfumato.wire import TableRow, Tables
 
 SCHEMA = "main"
 _TYPES: Mapping[str, type[types.TypeEngine[Any]]] = {

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 from sfumato.client.sdk import Client
 from sfumato.client.selects import bound, shown
 from sfumato.errors import BudgetExhausted, Conflict, Failed, RateLimited, SfumatoError, Unauthorized
-from sfumato.records import Answer, Tables
+from sfumato.wire import Answer, Tables
 
 apilevel: Final = "2.0"
 threadsafety: Final = 2  # threads may share connections, but not cursors

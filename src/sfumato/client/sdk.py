@@ -15,16 +15,16 @@ from uuid import uuid4
 
 from sfumato.accounting import Charge
 from sfumato.accounting.numbers import Number, whole
-from sfumato.client.calls import MAX_REPLY_BYTES, Call, Lost, Reply, exchange
-from sfumato.client.questions import body_of, report_body
+from sfumato.client.bodies import body_of, report_body
+from sfumato.client.exchange import MAX_REPLY_BYTES, Call, Lost, ServiceReply, exchange
 from sfumato.errors import Failed, InvalidArgument, NotFound
 from sfumato.problems import named
-from sfumato.records import Answer, BudgetReport, Charges, Estimate, Report, Tables
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
 
 if TYPE_CHECKING:
     import httpx2
 
-    from sfumato.client.questions import Question
+    from sfumato.client.bodies import RequestLike
 
 T = TypeVar("T")
 Budget: TypeAlias = "Charge | tuple[Number, Number] | str"
@@ -33,7 +33,7 @@ KEY_VARIABLE = "SFUMATO_KEY"
 _EXAMPLE = "such as http://127.0.0.1:8080"
 
 
-class _Door:
+class _ClientBase:
     """What both clients share: where the service is, who asks, and how each method is a call."""
 
     def __init__(self, url: str, key: str | None, timeout_s: float, retries: int) -> None:
@@ -84,7 +84,7 @@ class _Door:
         return Lost("the connection broke off", arrived=True)
 
 
-class Client(_Door):
+class Client(_ClientBase):
     """A service, and one analyst's key to it. Thread-safe; a context manager.
 
         with sf.Client("http://127.0.0.1:8080", key="sfumato_...") as client:
@@ -111,7 +111,7 @@ class Client(_Door):
         self._sleep = sleep
         self._client: httpx2.Client = self._http.Client(transport=transport, **self._options())
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: RequestLike) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
         return self._run(_ask(question))
 
@@ -147,7 +147,7 @@ class Client(_Door):
             )
         )
 
-    def estimate(self, question: Question) -> Estimate:
+    def estimate(self, question: RequestLike) -> Estimate:
         """What a question would cost and how accurate it would be. Free; no row is read."""
         return self._run(_estimate(question))
 
@@ -201,7 +201,7 @@ class Client(_Door):
             read: T = done.value
             return read
 
-    def _sent(self, call: Call[Any]) -> Reply | Lost:
+    def _sent(self, call: Call[Any]) -> ServiceReply | Lost:
         try:
             response = self._client.send(self._request(self._client, call), stream=True)
             try:
@@ -214,10 +214,10 @@ class Client(_Door):
                 response.close()
         except self._http.RequestError as error:
             return self._lost(error)
-        return Reply(response.status_code, response.headers, bytes(content))
+        return ServiceReply(response.status_code, response.headers, bytes(content))
 
 
-class AsyncClient(_Door):
+class AsyncClient(_ClientBase):
     """`Client` for asyncio: the same calls, to be awaited.
 
     async with sf.AsyncClient("http://127.0.0.1:8080", key="sfumato_...") as client:
@@ -238,7 +238,7 @@ class AsyncClient(_Door):
         self._sleep = sleep
         self._client: httpx2.AsyncClient = self._http.AsyncClient(transport=transport, **self._options())
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: RequestLike) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
         return await self._run(_ask(question))
 
@@ -274,7 +274,7 @@ class AsyncClient(_Door):
             )
         )
 
-    async def estimate(self, question: Question) -> Estimate:
+    async def estimate(self, question: RequestLike) -> Estimate:
         """What a question would cost and how accurate it would be. Free; no row is read."""
         return await self._run(_estimate(question))
 
@@ -328,7 +328,7 @@ class AsyncClient(_Door):
             read: T = done.value
             return read
 
-    async def _sent(self, call: Call[Any]) -> Reply | Lost:
+    async def _sent(self, call: Call[Any]) -> ServiceReply | Lost:
         try:
             response = await self._client.send(self._request(self._client, call), stream=True)
             try:
@@ -341,13 +341,13 @@ class AsyncClient(_Door):
                 await response.aclose()
         except self._http.RequestError as error:
             return self._lost(error)
-        return Reply(response.status_code, response.headers, bytes(content))
+        return ServiceReply(response.status_code, response.headers, bytes(content))
 
 
 # -- the calls --
 
 
-def _ask(question: Question) -> Call[Answer]:
+def _ask(question: RequestLike) -> Call[Answer]:
     # One key a call, the same on all its retries: the service answers, and charges, once.
     headers = {"Idempotency-Key": str(uuid4())}
     return Call("POST", "/v1/answers", Answer.from_dict, body=body_of(question), headers=headers, spends=True)
@@ -358,7 +358,7 @@ def _report(report: str | Mapping[str, Any] | None, **named: Any) -> Call[Report
     return Call("POST", "/v1/reports", Report.from_dict, body=report_body(report, named))
 
 
-def _estimate(question: Question) -> Call[Estimate]:
+def _estimate(question: RequestLike) -> Call[Estimate]:
     return Call("POST", "/v1/estimates", Estimate.from_dict, body=body_of(question))
 
 

@@ -23,7 +23,7 @@ from sfumato.config.reports import ReportSettings, report
 from sfumato.config.sections import PREFIX, Reference, Section, blamed, domain, override
 from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.mechanisms.mechanism import CountNoise
-from sfumato.query.policy import Column, Counted, Measure, Prices, TablePolicy
+from sfumato.query.policy import Column, Measure, Prices, TablePolicy, _CountedStatistic
 from sfumato.query.values import Type
 
 EngineType: TypeAlias = Literal["duckdb"]
@@ -33,7 +33,7 @@ Mode: TypeAlias = Literal["enforce", "track"]
 Role: TypeAlias = Literal["analyst", "owner", "auditor"]
 
 NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # the key of a client of the service is no setting of one
-MOST_K, MOST_LIMIT = 100_000, 2**24
+MAX_K, MAX_LIMIT = 100_000, 2**24
 _SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
 
 
@@ -305,7 +305,7 @@ def _size(section: Section, key: str, default: str) -> str:
 
 
 def _table(name: str, section: Section) -> TableSettings:
-    max_k = section.whole("max_k", 100, at_least=1, at_most=MOST_K)
+    max_k = section.whole("max_k", 100, at_least=1, at_most=MAX_K)
     table = TableSettings(
         name=name,
         engine=section.text("engine"),
@@ -313,7 +313,7 @@ def _table(name: str, section: Section) -> TableSettings:
         privacy_unit=section.text("privacy_unit", ""),
         version=_version(section),
         max_k=max_k,
-        limit=section.whole("limit", 0, at_least=max_k, at_most=MOST_LIMIT),
+        limit=section.whole("limit", 0, at_least=max_k, at_most=MAX_LIMIT),
         cap=section.text("cap", "") or None,
         columns=section.sections("columns", lambda _, s: _column(s)),
         measures=section.sections("measures", _measure),
@@ -343,7 +343,7 @@ def _column(section: Section) -> ColumnSettings:
 def _measure(name: str, section: Section) -> Measure:
     if section.has("sum"):
         return Measure(name, "sum", section.text("sum"), section.whole("max_per_unit"))
-    counts: Counted = section.choice("count", Literal["units", "rows"])
+    counts: _CountedStatistic = section.choice("count", Literal["units", "rows"])
     return Measure(name, counts, None, 1 if counts == "units" else section.whole("max_per_unit"))
 
 

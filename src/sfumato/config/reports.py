@@ -12,14 +12,14 @@ from typing import Any
 
 from sfumato.config.sections import Reference, Section, domain
 from sfumato.errors import ConfigError, nearest
-from sfumato.query.calendar import ALIASES, Calendar
 from sfumato.query.policy import RESERVED
-from sfumato.query.reports import ADMITTED, OPTIONS, Option
+from sfumato.query.reports.calendar import ALIASES, Calendar
+from sfumato.query.reports.policy import ADMITTED, OPTIONS, Option
 
-MOST_STATISTICS, MOST_ATTRIBUTES, MOST_LEVELS = 12, 64, 8
-MOST_EPSILON = 1000
-MOST_LAG = timedelta(days=366)
-MOST_VERSIONS, MOST_EVENTS, MOST_FANOUT = 1000, 10**9, 1000
+MAX_STATISTICS, MAX_ATTRIBUTES, MAX_LEVELS = 12, 64, 8
+MAX_EPSILON = 1000
+MAX_LAG = timedelta(days=366)
+MAX_VERSIONS, MAX_EVENTS, MAX_FANOUT = 1000, 10**9, 1000
 
 _LAG = re.compile(r"([0-9]{1,6})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -84,10 +84,10 @@ def report(name: str, section: Section) -> ReportSettings:
         levels=entities,
         entities=listed,
         min_count=section.whole("min_count", 0, at_most=10**9),
-        fanout=section.whole("entity_fanout", 0, at_most=MOST_FANOUT),
+        fanout=section.whole("entity_fanout", 0, at_most=MAX_FANOUT),
         lag=_lag(section),
-        max_versions=section.whole("max_versions", 1, at_least=1, at_most=MOST_VERSIONS),
-        cap=section.whole("max_events_per_unit", 0, at_least=1, at_most=MOST_EVENTS) or None,
+        max_versions=section.whole("max_versions", 1, at_least=1, at_most=MAX_VERSIONS),
+        cap=section.whole("max_events_per_unit", 0, at_least=1, at_most=MAX_EVENTS) or None,
         exact_totals=_exact_totals(section),
         options=_options(section),
     )
@@ -97,9 +97,9 @@ def report(name: str, section: Section) -> ReportSettings:
 
 def _check(settings: ReportSettings, section: Section) -> None:
     for key, names, most in (
-        ("statistics", settings.statistics, MOST_STATISTICS),
-        ("attributes", settings.attributes, MOST_ATTRIBUTES),
-        ("entities", settings.levels, MOST_LEVELS),
+        ("statistics", settings.statistics, MAX_STATISTICS),
+        ("attributes", settings.attributes, MAX_ATTRIBUTES),
+        ("entities", settings.levels, MAX_LEVELS),
     ):
         if len(names) > most:
             raise ConfigError(section.at(key), f"there are more than {most}")
@@ -168,8 +168,8 @@ def _epsilon(section: Section, calendar: Calendar, default: Mapping[str, Fractio
 
 
 def _positive(epsilon: Fraction, where: str) -> Fraction:
-    if not 0 < epsilon <= MOST_EPSILON:
-        raise ConfigError(where, f"must be above 0 and at most {MOST_EPSILON}")
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise ConfigError(where, f"must be above 0 and at most {MAX_EPSILON}")
     return epsilon
 
 
@@ -197,8 +197,8 @@ def _lag(section: Section) -> timedelta:
     if found is None:
         raise ConfigError(section.at("lag"), 'must be a number of minutes, hours or days, such as "30m", "6h" or "2d"')
     lag = timedelta(**{_UNITS[found[2]]: int(found[1])})
-    if lag > MOST_LAG:
-        raise ConfigError(section.at("lag"), f"must be at most {MOST_LAG.days}d")
+    if lag > MAX_LAG:
+        raise ConfigError(section.at("lag"), f"must be at most {MAX_LAG.days}d")
     return lag
 
 

@@ -6,7 +6,7 @@ top.rows, top.stopped, top.charge
 """
 
 from sfumato.mechanisms.catalogue import MECHANISMS, reserve_for
-from sfumato.mechanisms.keys import (
+from sfumato.mechanisms.key_selection import (
     GaussianRule,
     GeometricRule,
     KeySelection,
@@ -15,7 +15,7 @@ from sfumato.mechanisms.keys import (
     select_geometric,
     select_laplace,
 )
-from sfumato.mechanisms.known import (
+from sfumato.mechanisms.known_domain import (
     KnownGaussian,
     KnownGumbel,
     KnownLaplace,
@@ -27,10 +27,10 @@ from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease, PrivateCounts, private_count_release
 from sfumato.mechanisms.random import Rng
-from sfumato.mechanisms.refinement import Estimate, measure_count, refine
+from sfumato.mechanisms.refinement import RefinedCount, measure_count, refine
 from sfumato.mechanisms.release import Release, Step
 from sfumato.mechanisms.stream import context
-from sfumato.mechanisms.unknown import (
+from sfumato.mechanisms.unknown_domain import (
     UnknownGaussian,
     UnknownGumbel,
     UnknownLaplace,
@@ -43,7 +43,6 @@ __all__ = [
     "MECHANISMS",
     "DiscreteGaussian",
     "DiscreteLaplace",
-    "Estimate",
     "GaussianRule",
     "GeometricRule",
     "KeySelection",
@@ -56,6 +55,7 @@ __all__ = [
     "PrivateCount",
     "PrivateCountRelease",
     "PrivateCounts",
+    "RefinedCount",
     "Release",
     "Rng",
     "Step",

@@ -6,9 +6,9 @@ from typing import Any
 
 from sfumato.accounting.charges import Charge
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.known import KnownGaussian, KnownGumbel, KnownLaplace
+from sfumato.mechanisms.known_domain import KnownGaussian, KnownGumbel, KnownLaplace
 from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.unknown import UnknownGaussian, UnknownGumbel, UnknownLaplace
+from sfumato.mechanisms.unknown_domain import UnknownGaussian, UnknownGumbel, UnknownLaplace
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     mechanism.name: mechanism

@@ -22,7 +22,7 @@ from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.release import K
 from sfumato.mechanisms.selection import Scores, race
 from sfumato.mechanisms.stream import Stream
-from sfumato.mechanisms.unknown import bottom_gap
+from sfumato.mechanisms.unknown_domain import bottom_gap
 
 MAX_RHO = bounded_range_to_zcdp(MAX_EPSILON)
 """What a single pick at the largest epsilon costs. No pass can have a larger epsilon."""

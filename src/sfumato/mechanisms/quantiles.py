@@ -46,7 +46,7 @@ STANDS_OUT = 1.5
 EMPTY_SEEMS = 1 / math.sqrt(2 * math.pi)
 
 
-class Histogram(NamedTuple):
+class ValueCodes(NamedTuple):
     """The values of all keys: how many of them lie at each code, codes ascending."""
 
     keys: int
@@ -136,7 +136,7 @@ class QuantileTree:
         self, keys: int, codes: Integers, counts: Integers, quantiles: Sequence[Fraction], rng: Rng
     ) -> TreeQuantiles:
         """The quantiles of each of the keys 0, 1, ..., those without a value included."""
-        tree = _Nodes(self, Histogram.checked(keys, self.points, codes, counts), self._source(rng))
+        tree = _Nodes(self, ValueCodes.checked(keys, self.points, codes, counts), self._source(rng))
         wanted = np.array([float(_quantile(quantile)) for quantile in quantiles])
         of_key = np.tile(np.arange(keys), len(wanted))
         shares = np.repeat(wanted, keys)
@@ -175,7 +175,7 @@ def _monotone(positions: Floats, wanted: Floats) -> Floats:
     return ordered
 
 
-class _Walk(NamedTuple):
+class _TreeWalk(NamedTuple):
     """Where walks ended, and by how many values the rank there may be too high and too low, with 95 %."""
 
     positions: Floats
@@ -188,7 +188,7 @@ class _Nodes:
     """The noisy counts of nodes, drawn when they are first looked at and kept from then on."""
 
     tree: QuantileTree
-    histogram: Histogram
+    histogram: ValueCodes
     source: Rng
     before: Integers = field(init=False)
     looks: int = 0
@@ -206,7 +206,7 @@ class _Nodes:
         totals: Floats = np.maximum(root, 1).astype(np.float64)
         return totals
 
-    def walk(self, of_key: Integers, shares: Floats, *, sure: bool = False) -> _Walk:
+    def walk(self, of_key: Integers, shares: Floats, *, sure: bool = False) -> _TreeWalk:
         """From each key's root down to the leaf in which its count passes `share` of the whole.
 
         A `sure` walk counts only children that stand out of the noise, where one does: the noise of many empty ones,
@@ -228,7 +228,7 @@ class _Nodes:
             places = places[~stuck] * self.tree.branching + step.child[~stuck]
         positions[going] = (places - of_key[going] * self.tree.points) + left
         random, deviation = NORMAL_95 * np.sqrt(variance), self.tree.noise.deviation
-        return _Walk(positions, deviation * np.hypot(random, over), deviation * np.hypot(random, under))
+        return _TreeWalk(positions, deviation * np.hypot(random, over), deviation * np.hypot(random, under))
 
     def _step(self, level: int, places: Integers, shares: Floats, *, sure: bool) -> _Step:
         """One level down from the nodes `places`, of which `shares` lie to the left of what is looked for."""
@@ -340,19 +340,19 @@ class QuantileChoice:
 
     def release(self, keys: int, codes: Integers, counts: Integers, rng: Rng) -> Integers:
         """A point for each of the keys 0, 1, ..., those without a value included."""
-        histogram = Histogram.checked(keys, self.points, codes, counts)
+        histogram = ValueCodes.checked(keys, self.points, codes, counts)
         source = self._source(rng)
         chosen = np.empty(keys, np.int64)
         for first in range(0, keys, BLOCK_KEYS):
             last = min(first + BLOCK_KEYS, keys)
             start, stop = np.searchsorted(histogram.codes, [first * self.points, last * self.points])
-            block = Histogram(
+            block = ValueCodes(
                 last - first, histogram.codes[start:stop] - first * self.points, histogram.counts[start:stop]
             )
             chosen[first:last] = self._choose(block, source.child(block=first // BLOCK_KEYS))
         return chosen
 
-    def runs(self, histogram: Histogram) -> Runs:
+    def runs(self, histogram: ValueCodes) -> Runs:
         """Points next to one another that have one score, for each key in order: a value's point, or a gap."""
         of_key, point = np.divmod(histogram.codes, self.points)
         key_ends = np.searchsorted(of_key, np.arange(histogram.keys), side="right")
@@ -378,7 +378,7 @@ class QuantileChoice:
         starts = np.concatenate([[0], np.cumsum(np.add.reduceat(kept, last - places + 1, dtype=np.int64))[:-1]])
         return Runs(starts, first[kept], (stop - first)[kept], scores[kept])
 
-    def _choose(self, histogram: Histogram, source: Rng) -> Integers:
+    def _choose(self, histogram: ValueCodes, source: Rng) -> Integers:
         runs = self.runs(histogram)
         # Scores matter by their differences within a key only; its best is its zero point, where floats are finest.
         best = np.maximum.reduceat(runs.scores, runs.starts)

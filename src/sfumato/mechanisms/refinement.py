@@ -15,7 +15,7 @@ from sfumato.mechanisms.random import Rng, checked_source
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RefinedCount:
     """A noisy count and how much it knows: `precision` is one over its variance.
 
     `a & b` averages two independent estimates of one count by inverse variance. Precisions add, and so do the
@@ -27,10 +27,10 @@ class Estimate:
     precision: Fraction
     charge: Charge
 
-    def __and__(self, other: Estimate) -> Estimate:
+    def __and__(self, other: RefinedCount) -> RefinedCount:
         precision = self.precision + other.precision
         value = (self.value * self.precision + other.value * other.precision) / precision
-        return Estimate(value, precision, self.charge + other.charge)
+        return RefinedCount(value, precision, self.charge + other.charge)
 
     @property
     def deviation(self) -> float:
@@ -44,7 +44,7 @@ class Estimate:
 
 def measure_count(
     count: int, *, epsilon: Number, units: Number = 1, tau: int = 1, refinement: int = 0, rng: Rng
-) -> Estimate:
+) -> RefinedCount:
     """A count with discrete Gaussian noise of variance 4 tau^2 / (units epsilon^2), for `units` units.
 
     Guarantee: units * epsilon^2 / 8 zCDP. Reserve each measurement before it is drawn.
@@ -68,12 +68,12 @@ def measure_count(
     with blamed_on("units"):
         law = DiscreteGaussian(variance)
     noisy = exact + int(law.sample(stream, 1)[0])
-    return Estimate(Fraction(noisy), 1 / variance, Charge(share))
+    return RefinedCount(Fraction(noisy), 1 / variance, Charge(share))
 
 
-def refine(*estimates: Estimate) -> Estimate:
+def refine(*estimates: RefinedCount) -> RefinedCount:
     """The best linear estimate from independent measurements of one count."""
-    if not estimates or not all(isinstance(estimate, Estimate) for estimate in estimates):
+    if not estimates or not all(isinstance(estimate, RefinedCount) for estimate in estimates):
         raise InvalidArgument("estimates", "must be one or more measurements of a count")
     total, *others = estimates
     for estimate in others:

@@ -12,7 +12,7 @@ from sfumato.errors import InvalidArgument
 
 K = TypeVar("K", bound=Hashable)
 
-Kind: TypeAlias = Literal["call", "cutoff", "pick", "count", "stop", "histogram"]
+ProblemType: TypeAlias = Literal["call", "cutoff", "pick", "count", "stop", "histogram"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Step:
     count. Equal steps of one stored ranking are one revelation, and are paid for once.
     """
 
-    kind: Kind
+    kind: ProblemType
     charge: Charge
     place: int = 0
     noise: str = ""

@@ -20,7 +20,7 @@ from sfumato.query.values import MAX_TEXT, Type, Value, decimal
 COUNT = "sfumato_count"
 ROWS = "sfumato_rows"
 PLACE = "sfumato_place"
-ROW_MOST = 2**53
+MAX_ROW_VALUE = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _contribution(measure: Measure) -> exp.Expr:
         # Each row is clipped first: one person's huge number must not make the sum overflow, which would show.
         # NULL is nothing: GREATEST would take it for the lowest number there is.
         value = exp.func("COALESCE", column_of(measure.column or ""), exp.Literal.number(0))
-        kept = clipped(value, -ROW_MOST, ROW_MOST)
+        kept = clipped(value, -MAX_ROW_VALUE, MAX_ROW_VALUE)
         counted = exp.func("COALESCE", exp.Sum(this=kept), exp.Literal.number(0))
     return exp.cast(clipped(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
 

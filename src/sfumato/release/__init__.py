@@ -24,8 +24,8 @@ from sfumato.release import outputs
 from sfumato.release.aggregates import Aggregates, Pipeline, Selection
 from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.counts import Counts
-from sfumato.release.guarantee import Guarantee, as_written
-from sfumato.release.jobs import Job, Purse
+from sfumato.release.guarantee import ReleaseGuarantee, as_written
+from sfumato.release.job import Job, Payer
 from sfumato.release.request import Progress, needed_values, quiet, share, unbounded
 from sfumato.release.source import Reading
 from sfumato.release.statistics import Count, Mean, Quantile, Statistic, Sum, Units, Variance
@@ -54,7 +54,7 @@ STATISTICS_SHARE = Fraction(1, 2)
 """What statistics on the keys that PCR finds take of the budget, unless it is given."""
 
 
-class Around(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
     """What every release can be told beyond what it is.
 
     `database`: then the source is a table of it. `types` of the columns of a CSV file. `memory` for DuckDB, such as
@@ -90,7 +90,7 @@ def counts_job(
     max_keys: int | None = None,
     auto_bounds: bool = False,
     filter: str | None = None,  # noqa: A002
-    **around: Unpack[Around],
+    **around: Unpack[JobOptions],
 ) -> Job:
     """A release of counts that has not been run.
 
@@ -107,7 +107,7 @@ def counts_job(
     for_statistics = STATISTICS_SHARE if aggregates_share is None else share("aggregates_share", aggregates_share)
     request = Counts(
         reading=_reading(unit, key, statistics, filter),
-        guarantee=Guarantee.of(rho, epsilon, delta, names_keys=True),
+        guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=True),
         statistics=statistics,
         limit=limit,
         relative_error=positive("relative_error", as_written(relative_error), at_most=1),
@@ -139,7 +139,7 @@ def aggregates_job(
     keys: str | PathLike[str] | None = None,
     auto_bounds: bool = False,
     filter: str | None = None,  # noqa: A002
-    **around: Unpack[Around],
+    **around: Unpack[JobOptions],
 ) -> Job:
     """A release of aggregates that has not been run.
 
@@ -158,7 +158,7 @@ def aggregates_job(
         raise InvalidArgument("aggregates", "ask for one at least: units, count, sum, mean, variance or quantile")
     request = Aggregates(
         reading=_reading(unit, key, statistics, filter),
-        guarantee=Guarantee.of(rho, epsilon, delta, names_keys=keys is None),
+        guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=keys is None),
         statistics=statistics,
         max_keys=None if max_keys == "auto" else whole("max_keys", max_keys, at_least=1, at_most=MAX_KEYS),
         selection_max_keys=_keys("selection_max_keys", selection_max_keys),
@@ -205,7 +205,7 @@ def _job(
         )
     purse = None
     if config is not None and budget is not None:
-        purse = Purse(config if isinstance(config, Config) else load_config(config), budget)
+        purse = Payer(config if isinstance(config, Config) else load_config(config), budget)
     return Job(
         request=request,
         source=_path(source),
@@ -245,7 +245,7 @@ def _reading(unit: str, key: str | Sequence[str], statistics: Sequence[Statistic
     return Reading(unit, names, needed_values(statistics), where)
 
 
-def _origin(source: str | PathLike[str], around: Around, keys: str | PathLike[str] | None = None) -> str:
+def _origin(source: str | PathLike[str], around: JobOptions, keys: str | PathLike[str] | None = None) -> str:
     places = [source, around.get("database"), keys, sorted((around.get("types") or {}).items())]
     return repr([place if isinstance(place, list) else str(place or "") for place in places])
 

@@ -5,8 +5,8 @@
     3  the original rows of S; everybody keeps at most L_M keys of S, and of each key what its statistics allow
     4  for every key of S, data or not: the statistics, with noise
 
-Guarantee: delta-approximate zCDP of the sum of what the steps spend, `Guarantee` of the request, for one person more
-or less. S is released, so that steps 3 and 4 may depend on it. Proof: proofs/release.md.
+Guarantee: delta-approximate zCDP of the sum of what the steps spend, `ReleaseGuarantee` of the request, for one person
+more or less. S is released, so that steps 3 and 4 may depend on it. Proof: proofs/release.md.
 
 Pipelines: `plume` is the above, by codes that were made once; `naive` joins the source with S and codes it anew (the
 same table, later); `fast` leaves step 3 out, and people waste places on keys that nobody sees.
@@ -31,11 +31,18 @@ import numpy as np
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.intervals import selected_interval
-from sfumato.mechanisms.keys import GaussianRule, GeometricRule, KeyRule, KeySelection, LaplaceRule, ThresholdRule
+from sfumato.mechanisms.key_selection import (
+    GaussianRule,
+    GeometricRule,
+    KeyRule,
+    KeySelection,
+    LaplaceRule,
+    ThresholdRule,
+)
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
 from sfumato.release.guarantee import Spending, root
-from sfumato.release.measuring import Bounded, bounds_told, found_of, tabled
-from sfumato.release.request import Progress, Request, Rows, described, unbounded
+from sfumato.release.measurement import Bounded, bounds_told, found_of, tabled
+from sfumato.release.request import Progress, ReleaseRequest, Rows, described, unbounded
 from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units
 from sfumato.release.table import Released
 
@@ -67,7 +74,7 @@ _WIDEST = Fraction(1), Fraction(2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregates(Request):
+class Aggregates(ReleaseRequest):
     """Statistics by key. `max_keys` None is to be chosen from the data, for a part of the budget."""
 
     max_keys: int | None
@@ -97,9 +104,9 @@ class Aggregates(Request):
             "rebound": self.rebound,
         }
 
-    def plan(self, max_keys: int) -> Plan:
+    def plan(self, max_keys: int) -> AggregatePlan:
         """Everything that follows from the parameters once the bound on keys is known."""
-        return Plan(self, max_keys)
+        return AggregatePlan(self, max_keys)
 
     def spendings(self) -> list[Spending]:
         """For a bound that is still to be chosen: as if it were `EXAMPLE`."""
@@ -160,7 +167,7 @@ class Aggregates(Request):
         ends = np.cumsum(sure if sure.any() else np.maximum(noisy, 0))
         return BOUNDS[int(np.argmax(ends >= float(KEPT_WHOLE) * ends[-1]))]
 
-    def _selected(self, plan: Plan, rows: Rows, progress: Progress) -> tuple[Integers, dict[str, Column]]:
+    def _selected(self, plan: AggregatePlan, rows: Rows, progress: Progress) -> tuple[Integers, dict[str, Column]]:
         """The codes of S, and the noisy counts that selected them where these are the answer."""
         contributions = rows.contributions
         if plan.rule is None:
@@ -173,7 +180,7 @@ class Aggregates(Request):
         codes = present[selection.kept]
         return codes, selected_units(plan.rule, selection) if plan.one_release else {}
 
-    def _bounded(self, plan: Plan, rows: Rows, codes: Integers) -> Bounded:
+    def _bounded(self, plan: AggregatePlan, rows: Rows, codes: Integers) -> Bounded:
         if self.pipeline == "fast" and not self.public:
             return Bounded(rows.contributions, rows.order("select"), plan.selection_max_keys, codes, within=False)
         if self.pipeline == "naive" and not self.public and len(codes):
@@ -183,7 +190,7 @@ class Aggregates(Request):
 
 
 @dataclass(frozen=True)
-class Plan:
+class AggregatePlan:
     """The bounds, the selection rule and the shares of a request, given its bound on keys.
 
     Once `found` keys are selected, which everybody may know, nobody can have more of them.

@@ -4,8 +4,8 @@ Nobody's keys are bounded and nothing is tuned: `PrivateCountRelease` walks from
 beyond it is set aside before: a share for refining the counts that are least accurate for their size, a share for
 statistics of the keys that were found.
 
-Guarantee: delta-approximate zCDP of the sum of the shares, `Guarantee` of the request. The refined counts and the
-statistics depend on the data through what was released only, and through fresh noise. Proof: proofs/release.md.
+Guarantee: delta-approximate zCDP of the sum of the shares, `ReleaseGuarantee` of the request. The refined counts and
+the statistics depend on the data through what was released only, and through fresh noise. Proof: proofs/release.md.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sfumato.mechanisms.random import Rng
 from sfumato.release.aggregates import finders, laws_in_words
 from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.guarantee import Spending
-from sfumato.release.measuring import Bounded, bounds_told, found_of, tabled
-from sfumato.release.request import Progress, Request, Rows, described, unbounded
+from sfumato.release.measurement import Bounded, bounds_told, found_of, tabled
+from sfumato.release.request import Progress, ReleaseRequest, Rows, described, unbounded
 from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units, counted
 from sfumato.release.table import Released
 
@@ -37,7 +37,7 @@ FINEST = Fraction(1, 2**60)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts(Request):
+class Counts(ReleaseRequest):
     """Distinct people of the keys that stand out; `statistics` are of the same keys, for `statistics_share` of rho.
 
     A person counts for `max_keys` keys in the statistics; without it, for all that were found, which needs more noise.

@@ -29,7 +29,7 @@ MAX_RHO = 1250
 
 
 @dataclass(frozen=True, slots=True)
-class Guarantee:
+class ReleaseGuarantee:
     """`delta`-approximate `rho`-zCDP, which is (`epsilon`, `epsilon_delta`)-DP."""
 
     rho: Fraction
@@ -40,7 +40,9 @@ class Guarantee:
     """What the caller gave, for refusals."""
 
     @classmethod
-    def of(cls, rho: Number | None, epsilon: Number | None, delta: Number | None, *, names_keys: bool) -> Guarantee:
+    def of(
+        cls, rho: Number | None, epsilon: Number | None, delta: Number | None, *, names_keys: bool
+    ) -> ReleaseGuarantee:
         """From what the caller gave: rho, or epsilon, and delta."""
         if (rho is None) == (epsilon is None):
             raise InvalidArgument("rho", "give a budget: rho, or epsilon, and only one of the two")
@@ -57,7 +59,7 @@ class Guarantee:
         return cls._told(positive("rho", as_written(rho or 0), at_most=MAX_RHO), spent, whole + spent, "rho")
 
     @classmethod
-    def _told(cls, rho: Fraction, delta: Fraction, whole: Fraction, given: str) -> Guarantee:
+    def _told(cls, rho: Fraction, delta: Fraction, whole: Fraction, given: str) -> ReleaseGuarantee:
         if rho < MIN_RHO:
             raise InvalidArgument(given, "is so small that it buys nothing; 0.1 to 5 are usual")
         return cls(rho, delta, zcdp_epsilon(rho, whole - delta), whole, given)

@@ -45,8 +45,8 @@ import numpy as np
 from sqlglot import exp
 
 from sfumato.errors import Failed, InvalidArgument
-from sfumato.records import relation
 from sfumato.release.table import Released
+from sfumato.wire import relation
 
 FORMAT = "sfumato-release/1"
 FORMS = "FILE.parquet, FILE.csv, FILE.duckdb#table, postgresql://...#table or postgresql://...#schema.table"
@@ -57,7 +57,7 @@ Columns: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTable:
     """What stands at a target: a statement, the SHA-256 of the table and the table, or the `problem` it has."""
 
     statement: dict[str, Any]
@@ -88,7 +88,7 @@ class Target(ABC):
         """Write the table and its statement, whole or not at all."""
 
     @abstractmethod
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         """What stands there."""
 
 
@@ -324,7 +324,7 @@ class FileTarget(Target):
                 os.replace(last, self.path)  # noqa: PTH105
             _sync_folder(self.path.absolute().parent)
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         try:
             content = self.path.read_bytes()
         except OSError:
@@ -335,9 +335,9 @@ class FileTarget(Target):
             raise InvalidArgument("table", f"{self.place} has no statement: {str(self._beside)!r} is missing") from None
         statement, sha256 = parsed(text, self.place), hashlib.sha256(content).hexdigest()
         try:
-            return Stored(statement, sha256, self._form.decode(content, statement))
+            return StoredTable(statement, sha256, self._form.decode(content, statement))
         except InvalidArgument as refused:
-            return Stored(statement, sha256, None, _problem(refused))
+            return StoredTable(statement, sha256, None, _problem(refused))
 
 
 def _problem(refused: InvalidArgument) -> str:
@@ -470,12 +470,12 @@ def _sorted(released: Released) -> Released:
     return Released(released.columns, {name: array[order] for name, array in released.data.items()}, released.statement)
 
 
-def found(statement: dict[str, Any], load: Callable[[], Released]) -> Stored:
+def found(statement: dict[str, Any], load: Callable[[], Released]) -> StoredTable:
     try:
         released = _sorted(load())
     except InvalidArgument as refused:
-        return Stored(statement, "", None, _problem(refused))
-    return Stored(statement, _digest(released), released)
+        return StoredTable(statement, "", None, _problem(refused))
+    return StoredTable(statement, _digest(released), released)
 
 
 def one_statement(rows: Sequence[Sequence[Any]], place: str) -> dict[str, Any]:
@@ -569,7 +569,7 @@ class DuckDBTarget(Target):
         connection.execute(f"INSERT INTO {beside} VALUES (?)", [statement])  # noqa: S608
         connection.commit()
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         if not self.path.exists():
             raise InvalidArgument("table", f"there is no file {str(self.path)!r}")
         with self._reading("table") as connection:

@@ -43,7 +43,7 @@ CODE_BITS = 64 - ORDER_BITS
 
 BLOCK = 2**15
 
-MOST_STEPS = 2.0**36
+MAX_STEPS = 2.0**36
 """A value's largest distance from zero in steps: 2^27 rows of a pair cannot overflow a total."""
 
 _WORD = 2**64
@@ -240,12 +240,12 @@ class Pairs:
         return _lengths(self._starts, self._end)[self._kept]
 
     def totals(self, column: str, step: float) -> Counts:
-        """The sum of each pair's values in steps, each rounded half to even and clipped to MOST_STEPS before."""
+        """The sum of each pair's values in steps, each rounded half to even and clipped to MAX_STEPS before."""
         if not 0 < step < math.inf:
             raise InvalidArgument("step", "must be a number above 0")
         with np.errstate(over="ignore"):
             steps = self._sorted(column) / step
-        np.clip(steps, -MOST_STEPS, MOST_STEPS, out=steps)
+        np.clip(steps, -MAX_STEPS, MAX_STEPS, out=steps)
         np.rint(steps, out=steps)
         steps[np.isnan(steps)] = 0
         if not len(steps):

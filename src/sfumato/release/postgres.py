@@ -13,7 +13,7 @@ from sfumato.release.outputs import (
     IS_VIEW,
     STATEMENT,
     UNWRITTEN,
-    Stored,
+    StoredTable,
     Target,
     fingerprint,
     found,
@@ -132,7 +132,7 @@ class PostgresTarget(Target):
         # Not as a parameter: with one, psycopg would take a % in the table's name for another.
         cursor.execute(sql.SQL("INSERT INTO {} VALUES ({})").format(beside, sql.Literal(statement)))
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         with self._cursor("table") as cursor:
             from psycopg import sql
 

@@ -19,7 +19,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.bounding import Contributions, KeyOrder
-from sfumato.release.guarantee import Guarantee, Spending, as_written
+from sfumato.release.guarantee import ReleaseGuarantee, Spending, as_written
 from sfumato.release.source import RULES, Reading, Source, public_keys
 from sfumato.release.statistics import Numeric, Statistic
 from sfumato.release.table import Released
@@ -38,11 +38,11 @@ def quiet(stage: str, share: float) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(ABC):
+class ReleaseRequest(ABC):
     """A release, all of whose parameters are known; nothing has been read."""
 
     reading: Reading
-    guarantee: Guarantee
+    guarantee: ReleaseGuarantee
     statistics: tuple[Statistic, ...] = ()
     source: str = ""
     """Where the rows come from, as it was written: part of the request's name, and told to nobody."""
@@ -135,7 +135,7 @@ class Rows:
 
     @classmethod
     @contextmanager
-    def read(cls, request: Request, source: Source, secret: bytes, progress: Progress) -> Iterator[Rows]:
+    def read(cls, request: ReleaseRequest, source: Source, secret: bytes, progress: Progress) -> Iterator[Rows]:
         reading = request.reading
         kinds = reading.kinds(source.schema(), loose=source.loose)
         with source.engine.workspace() as workspace:

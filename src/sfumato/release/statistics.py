@@ -75,27 +75,27 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class ValueCounts:
     """How many values lie at each place: ascending codes row * POINTS + place, and their counts."""
 
     codes: Integers
     counts: Integers
 
     @classmethod
-    def of(cls, codes: Integers, counts: Integers) -> Histogram:
+    def of(cls, codes: Integers, counts: Integers) -> ValueCounts:
         found, inverse = np.unique(codes, return_inverse=True)
         return cls(found, _summed(inverse, counts, len(found)))
 
-    def __add__(self, other: Any) -> Histogram:
+    def __add__(self, other: Any) -> ValueCounts:
         pairs = (self.codes, other.codes), (self.counts, other.counts)
-        return Histogram.of(*(np.concatenate(pair) for pair in pairs))
+        return ValueCounts.of(*(np.concatenate(pair) for pair in pairs))
 
-    def first(self, size: int) -> Histogram:
+    def first(self, size: int) -> ValueCounts:
         end = np.searchsorted(self.codes, size * POINTS)
-        return Histogram(self.codes[:end], self.counts[:end])
+        return ValueCounts(self.codes[:end], self.counts[:end])
 
 
-Exact: TypeAlias = Sums | Histogram
+Exact: TypeAlias = Sums | ValueCounts
 
 
 def _summed(places: Integers, amounts: Integers | int, size: int) -> Integers:
@@ -149,7 +149,7 @@ class Statistic(ABC):
         """The noise, in words, for each thing that is noised. Refuses what cannot be drawn."""
 
 
-class Summed(Statistic):
+class _SummedStatistic(Statistic):
     """A statistic that follows from sums over people, each with discrete Gaussian noise."""
 
     @property
@@ -205,7 +205,7 @@ def counted(name: str, counts: Integers, deviations: Floats) -> dict[str, Column
 
 
 @dataclass(frozen=True)
-class Counted(Summed):
+class _CountedStatistic(_SummedStatistic):
     """Whole numbers of people or rows."""
 
     @property
@@ -218,7 +218,7 @@ class Counted(Summed):
 
 
 @dataclass(frozen=True)
-class Units(Counted):
+class Units(_CountedStatistic):
     """How many different people have the key."""
 
     @property
@@ -238,7 +238,7 @@ class Units(Counted):
 
 
 @dataclass(frozen=True)
-class Count(Counted):
+class Count(_CountedStatistic):
     """How many rows the key has, at most `cap` of each person."""
 
     cap: int = 1
@@ -386,7 +386,7 @@ class Numeric(Statistic):
 
 
 @dataclass(frozen=True)
-class Sum(Numeric, Summed):
+class Sum(Numeric, _SummedStatistic):
     """The sum of a column: each person's total of the key is clamped to the bounds."""
 
     word: ClassVar[str] = "sum"
@@ -430,7 +430,7 @@ class Sum(Numeric, Summed):
 
 
 @dataclass(frozen=True)
-class Valued(Numeric):
+class _ValuedStatistic(Numeric):
     """A statistic of single values, at most `values` of a person and key, chosen by a keyed order."""
 
     values: int = field(default=1, kw_only=True)
@@ -452,7 +452,7 @@ class Valued(Numeric):
 
 
 @dataclass(frozen=True)
-class Mean(Valued, Summed):
+class Mean(_ValuedStatistic, _SummedStatistic):
     """The mean of a column: the noisy sum of distances from the middle, over a noisy count of values."""
 
     word: ClassVar[str] = "mean"
@@ -492,7 +492,7 @@ class Mean(Valued, Summed):
 
 
 @dataclass(frozen=True)
-class Variance(Valued, Summed):
+class Variance(_ValuedStatistic, _SummedStatistic):
     """The variance of a column: from noisy sums of distances from the middle and of their squares."""
 
     word: ClassVar[str] = "variance"
@@ -557,7 +557,7 @@ def _around(name: str, values: Floats, deviation: Floats, low: float, high: floa
 
 
 @dataclass(frozen=True)
-class Quantile(Valued):
+class Quantile(_ValuedStatistic):
     """Quantiles of a column: one by the exponential mechanism, several from one noisy tree of counts.
 
     A single one comes without an interval: what it is worth follows from the values, which nobody may see.
@@ -592,15 +592,15 @@ class Quantile(Valued):
     def spread(self) -> str:
         return "the width of the interval over 3.92" if len(self._parts) > 1 else "not told, nor is an interval"
 
-    def nothing(self, size: int) -> Histogram:
-        return Histogram(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    def nothing(self, size: int) -> ValueCounts:
+        return ValueCounts(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def parts(self, pairs: Pairs, places: Integers, size: int) -> Histogram:
+    def parts(self, pairs: Pairs, places: Integers, size: int) -> ValueCounts:
         which, values = pairs.values(self.column, self.values)
         codes = places[which] * POINTS + self.scale.places(values)
-        return Histogram.of(codes, np.ones(len(codes), np.int64))
+        return ValueCounts.of(codes, np.ones(len(codes), np.int64))
 
-    def released(self, exact: Histogram, size: int, share: Share, rng: Rng) -> dict[str, Column]:
+    def released(self, exact: ValueCounts, size: int, share: Share, rng: Rng) -> dict[str, Column]:
         if len(self._parts) > 1:
             found = self._tree(share).release(size, exact.codes, exact.counts, self._parts, rng)
             arrays = zip(

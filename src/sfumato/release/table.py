@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato import charts
-from sfumato.charts import Chart, Figures, cell, heading
+from sfumato import show
 from sfumato.errors import InvalidArgument, nearest
-from sfumato.records import arrow_stream, pandas_frame, polars_frame
+from sfumato.show import Chart, Figures, cell, heading
+from sfumato.wire import arrow_stream, pandas_frame, polars_frame
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -90,10 +90,10 @@ class Released:
 
     def chart(self, top: int = TOP, statistic: str | None = None, title: str = "") -> Chart:
         """Horizontal bars with their intervals: the `top` largest of a statistic, the first one by default."""
-        return charts.chart(self.figures(top, statistic), title=title)
+        return show.chart(self.figures(top, statistic), title=title)
 
     def _repr_html_(self) -> str:
-        return charts.table_html(self.figures(), self.lines())
+        return show.table_html(self.figures(), self.lines())
 
     @property
     def keys(self) -> list[str]:

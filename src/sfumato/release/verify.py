@@ -20,9 +20,9 @@ from sqlglot import exp
 
 from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
-from sfumato.records import relation
 from sfumato.release.outputs import Target, stated_columns
 from sfumato.release.table import Released
+from sfumato.wire import relation
 
 TOLERANCE = 1e-9
 UNITS = "units"

@@ -27,19 +27,19 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from sfumato.accounting import Charge
-from sfumato.budget import Call
-from sfumato.budget.keys import START, Keys
-from sfumato.budget.usage import overview, read_budget, read_range
 from sfumato.errors import Failed, InvalidArgument, NotFound, RateLimited, SfumatoError
-from sfumato.problems import Kind, kind_of, named, problem
-from sfumato.service import documents, pages
-from sfumato.service.auth import Door, Person, Right, check
+from sfumato.ledger import IdempotentCall
+from sfumato.ledger.api_keys import START, ApiKeys
+from sfumato.ledger.usage import overview, read_budget, read_range
+from sfumato.problems import ProblemType, named, problem, problem_type
+from sfumato.service import openapi, pages
+from sfumato.service.auth import Authenticator, Principal, Right, check
 from sfumato.service.limits import Rates, read_key, read_object
+from sfumato.service.middleware import Middleware, Pairs, Scope, header
 from sfumato.service.pools import Pool
-from sfumato.service.remembered import Remembered, Replies
-from sfumato.service.sweeping import Sweeper
-from sfumato.service.telemetry import METRICS_TYPE, Seen, Telemetry
-from sfumato.service.wall import Pairs, Scope, Wall, header
+from sfumato.service.reply_cache import CachedReply, ReplyCache
+from sfumato.service.sweeper import Sweeper
+from sfumato.service.telemetry import METRICS_TYPE, CallRecord, Telemetry
 from sfumato.session import Session
 
 PROBLEM = "application/problem+json"
@@ -49,7 +49,7 @@ ASK, REPORT = "/v1/answers", "/v1/reports"
 AGAIN_S = "1"  # Retry-After of what will pass by itself
 READY_S = 2.0  # how long a look at the parts is good for
 LOOK_S = 3.0  # and how long it may take
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 # Threads, and how many of them one analyst may have at a time: for questions, reports, what is only reckoned, the rest.
 ENTERING, ASKING, REPORTING, PRICING, LOOKING = 8, (40, 10), (16, 3), (4, 2), (16, 4)
@@ -78,22 +78,22 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallHeaders:
     """What a call says of itself in its headers, and where its traces go."""
 
     authorization: str | None
-    seen: Seen
+    seen: CallRecord
 
     @classmethod
-    def of(cls, request: Request) -> Caller:
+    def of(cls, request: Request) -> CallHeaders:
         return cls(request.headers.get("authorization"), request.scope["sfumato.seen"])
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class Admitted:
     """Somebody who may call, and the stamp of the ledger before that was known."""
 
-    person: Person
+    person: Principal
     since: Hashable | None
     authorization: str
 
@@ -101,36 +101,36 @@ class Entered:
 class Calls:
     """What each route does, without HTTP around it."""
 
-    def __init__(self, session: Session, door: Door, telemetry: Telemetry) -> None:
+    def __init__(self, session: Session, door: Authenticator, telemetry: Telemetry) -> None:
         self._session, self._door, self._telemetry = session, door, telemetry
         self._rates = Rates(session.config.service.rate_per_minute)
-        self._replies = Replies(session.ledger, session.now)
+        self._replies = ReplyCache(session.ledger, session.now)
         self._looking = threading.Lock()
         self._looked: tuple[float, Reply] = (-READY_S, Reply(b""))
 
-    def enter(self, caller: Caller, right: Right) -> Entered:
+    def enter(self, caller: CallHeaders, right: Right) -> Admitted:
         """Let somebody in who may do this. The stamp comes first: what happens to the key from now on changes it."""
         since = self._replies.stamp()
         person = self._door.admit(caller.authorization)
         caller.seen.analyst = person.analyst
         self._rates.take(person.analyst)
         check(person, right)
-        return Entered(person, since, caller.authorization or "")
+        return Admitted(person, since, caller.authorization or "")
 
-    def ask(self, entered: Entered, body: bytes, key: str | None) -> Reply:
+    def ask(self, entered: Admitted, body: bytes, key: str | None) -> Reply:
         person = entered.person
         question, once = read_object(body), read_key(key)
-        call = None if once is None else Call.of(once, body)
+        call = None if once is None else IdempotentCall.of(once, body)
         answer = self._session.ask(question, analyst=person.analyst, call=call)
         self._telemetry.answered(repeat=answer.receipt.repeat)
         reply = _reply(answer.to_dict(), _budget_headers(answer.receipt.left, answer.receipt.resets))
         sent = [("content-type", JSON), *reply.headers.items()]
         pairs = tuple((name.encode(), value.encode()) for name, value in sent)
-        known = Remembered(person.analyst, pairs, reply.body)
+        known = CachedReply(person.analyst, pairs, reply.body)
         self._replies.keep((entered.authorization, body, key), entered.since, known, person.until)
         return reply
 
-    def report(self, entered: Entered, body: bytes, key: str | None) -> Reply:
+    def report(self, entered: Admitted, body: bytes, key: str | None) -> Reply:
         """The numbers of a report. Whoever sends the same again gets the same, so that a key has nothing to add."""
         question = read_object(body, REPORT_SHAPE)
         read_key(key)
@@ -138,7 +138,7 @@ class Calls:
         self._telemetry.reported(repeat=report.receipt.repeat)
         return _reply(report.to_dict(), _budget_headers(report.receipt.left, report.receipt.resets))
 
-    def known(self, scope: Scope, body: bytes, seen: Seen) -> tuple[Pairs, bytes] | None:
+    def known(self, scope: Scope, body: bytes, seen: CallRecord) -> tuple[Pairs, bytes] | None:
         """The reply to a question that was asked just so before, if nothing has happened since."""
         if scope["path"] != ASK or scope["method"] != "POST":
             return None
@@ -150,10 +150,10 @@ class Calls:
         self._telemetry.answered(repeat=True)
         return found.headers, found.body
 
-    def estimate(self, entered: Entered, body: bytes) -> Reply:
+    def estimate(self, entered: Admitted, body: bytes) -> Reply:
         return _reply(self._session.estimate(read_object(body), analyst=entered.person.analyst).to_dict())
 
-    def recall(self, entered: Entered, digest: str, known: str) -> Reply:
+    def recall(self, entered: Admitted, digest: str, known: str) -> Reply:
         analyst = entered.person.analyst
         answer = self._session.recall(digest, analyst=analyst)
         standing = self._session.budget(analyst).accounts[0]
@@ -163,17 +163,17 @@ class Calls:
             return Reply(b"", 304, headers)
         return _reply(answer.to_dict(), headers)
 
-    def budget(self, entered: Entered) -> Reply:
+    def budget(self, entered: Admitted) -> Reply:
         return _reply(self._session.budget(entered.person.analyst).to_dict())
 
-    def charges(self, entered: Entered, cursor: str | None, rows: str | None) -> Reply:
+    def charges(self, entered: Admitted, cursor: str | None, rows: str | None) -> Reply:
         page = self._session.charges(entered.person.analyst, cursor=cursor, rows=_rows(rows))
         return _reply(page.to_dict())
 
-    def tables(self, _: Entered) -> Reply:
+    def tables(self, _: Admitted) -> Reply:
         return _reply(self._session.tables().to_dict())
 
-    def usage(self, _: Entered, since: str | None, until: str | None, budgets: Sequence[str]) -> Reply:
+    def usage(self, _: Admitted, since: str | None, until: str | None, budgets: Sequence[str]) -> Reply:
         first, last = read_range(since, until, self._session.now())
         wanted = [read_budget(text) for text in budgets]
         return _reply(overview(self._session.ledger, self._session.config, first, last, budgets=wanted).to_dict())
@@ -191,10 +191,10 @@ class Calls:
             return reply
 
 
-def create_app(session: Session) -> Wall:
+def create_app(session: Session) -> Middleware:
     """The service over an open session, as an ASGI application. It closes the session when it ends."""
     telemetry = Telemetry()
-    door = Door(session.config, Keys(session.ledger), session.now)
+    door = Authenticator(session.config, ApiKeys(session.ledger), session.now)
     calls = Calls(session, door, telemetry)
     sweeper = Sweeper(session)
 
@@ -212,7 +212,7 @@ def create_app(session: Session) -> Wall:
     app = FastAPI(
         title="Sfumato",
         version=metadata.version("sfumato"),
-        description=documents.DESCRIPTION,
+        description=openapi.DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -225,7 +225,7 @@ def create_app(session: Session) -> Wall:
     _routes(app, calls)
     _open_routes(app, calls, telemetry)
     pages.add(app)
-    return Wall(app, session.config.service, telemetry, calls.known)
+    return Middleware(app, session.config.service, telemetry, calls.known)
 
 
 def _routes(app: FastAPI, calls: Calls) -> None:
@@ -234,50 +234,50 @@ def _routes(app: FastAPI, calls: Calls) -> None:
     entering = CapacityLimiter(ENTERING), CapacityLimiter(ENTERING)
     asking, reporting, pricing, looking = Pool(*ASKING), Pool(*REPORTING), Pool(*PRICING), Pool(*LOOKING)
 
-    async def served(request: Request, right: Right, pool: Pool, work: Callable[[Entered], Reply]) -> Response:
-        caller = Caller.of(request)
+    async def served(request: Request, right: Right, pool: Pool, work: Callable[[Admitted], Reply]) -> Response:
+        caller = CallHeaders.of(request)
         try:
             entered = await to_thread.run_sync(calls.enter, caller, right, limiter=_door(caller, entering))
             reply = await pool.run(entered.person.analyst, partial(work, entered))
         except SfumatoError as error:
-            reply = _problem(kind_of(error), error)
+            reply = _problem(problem_type(error), error)
         caller.seen.problem = reply.problem
         return _response(reply)
 
-    @app.post(ASK, **documents.ROUTES["ask"])
+    @app.post(ASK, **openapi.ROUTES["ask"])
     async def ask(request: Request) -> Response:
         body, key = await request.body(), request.headers.get("idempotency-key")
         return await served(request, "ask", asking, lambda who: calls.ask(who, body, key))
 
-    @app.post(REPORT, **documents.ROUTES["report"])
+    @app.post(REPORT, **openapi.ROUTES["report"])
     async def report(request: Request) -> Response:
         body, key = await request.body(), request.headers.get("idempotency-key")
         return await served(request, "report", reporting, lambda who: calls.report(who, body, key))
 
-    @app.post("/v1/estimates", **documents.ROUTES["estimate"])
+    @app.post("/v1/estimates", **openapi.ROUTES["estimate"])
     async def estimate(request: Request) -> Response:
         body = await request.body()
         return await served(request, "estimate", pricing, lambda who: calls.estimate(who, body))
 
-    @app.get("/v1/answers/{digest}", **documents.ROUTES["recall"])
+    @app.get("/v1/answers/{digest}", **openapi.ROUTES["recall"])
     async def recall(request: Request) -> Response:
         digest, known = request.path_params["digest"], ",".join(request.headers.getlist("if-none-match"))
         return await served(request, "look", looking, lambda who: calls.recall(who, digest, known))
 
-    @app.get("/v1/budget", **documents.ROUTES["budget"])
+    @app.get("/v1/budget", **openapi.ROUTES["budget"])
     async def budget(request: Request) -> Response:
         return await served(request, "look", looking, calls.budget)
 
-    @app.get("/v1/budget/charges", **documents.ROUTES["charges"])
+    @app.get("/v1/budget/charges", **openapi.ROUTES["charges"])
     async def charges(request: Request) -> Response:
         cursor, rows = (request.query_params.get(name) for name in ("cursor", "rows"))
         return await served(request, "look", looking, lambda who: calls.charges(who, cursor, rows))
 
-    @app.get("/v1/tables", **documents.ROUTES["tables"])
+    @app.get("/v1/tables", **openapi.ROUTES["tables"])
     async def tables(request: Request) -> Response:
         return await served(request, "look", looking, calls.tables)
 
-    @app.get("/v1/admin/usage", **documents.ROUTES["usage"])
+    @app.get("/v1/admin/usage", **openapi.ROUTES["usage"])
     async def usage(request: Request) -> Response:
         query = request.query_params
         wanted = query.get("since"), query.get("until"), query.getlist("budget")
@@ -288,28 +288,28 @@ def _open_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
     """What operators and balancers look at."""
     readiness = CapacityLimiter(1)
 
-    @app.get("/healthz", **documents.ROUTES["healthz"])
+    @app.get("/healthz", **openapi.ROUTES["healthz"])
     async def healthz() -> Response:
         return _response(_reply({"status": "ok"}))
 
-    @app.get("/readyz", **documents.ROUTES["readyz"])
+    @app.get("/readyz", **openapi.ROUTES["readyz"])
     async def readyz() -> Response:
         with move_on_after(LOOK_S):
             return _response(await to_thread.run_sync(calls.ready, limiter=readiness, abandon_on_cancel=True))
         late = {"status": "not ready", "checks": {"ledger": "not ok", "engines": "not ok"}}
         return _response(Reply(_bytes(late), 503))
 
-    @app.get("/metrics", **documents.ROUTES["metrics"])
+    @app.get("/metrics", **openapi.ROUTES["metrics"])
     async def metrics() -> Response:
         return Response(telemetry.metrics(), media_type=METRICS_TYPE)
 
 
-def _door(caller: Caller, doors: tuple[CapacityLimiter, CapacityLimiter]) -> CapacityLimiter:
+def _door(caller: CallHeaders, doors: tuple[CapacityLimiter, CapacityLimiter]) -> CapacityLimiter:
     with_key, with_token = doors
     return with_key if START in (caller.authorization or "")[:20] else with_token
 
 
-def _problem(kind: Kind, error: SfumatoError) -> Reply:
+def _problem(kind: ProblemType, error: SfumatoError) -> Reply:
     headers = {}
     if isinstance(error, RateLimited):
         headers["retry-after"] = str(error.wait_s)
@@ -368,6 +368,6 @@ def _matches(known: str, tag: str) -> bool:
 def _rows(text: str | None) -> int:
     if text is None:
         return 100
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MOST_ROWS):
-        raise InvalidArgument("rows", f"must be a whole number from 1 to {MOST_ROWS}")
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_ROWS):
+        raise InvalidArgument("rows", f"must be a whole number from 1 to {MAX_ROWS}")
     return int(text)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from sfumato.budget.keys import START, Keys
 from sfumato.config import Config, Role
 from sfumato.errors import NotFound, Unauthorized
+from sfumato.ledger.api_keys import START, ApiKeys
 from sfumato.problems import named
-from sfumato.service.tokens import Fetch, KeySet, Tokens, fetch
+from sfumato.service.oidc import Fetch, KeySet, TokenVerifier, fetch
 
 Right: TypeAlias = Literal["ask", "report", "estimate", "look", "usage"]
 
@@ -32,7 +32,7 @@ RIGHTS: Mapping[Right, frozenset[Role]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Principal:
     """Who asks. `key_id` is the key she came with, and `until` the moment at which it expires; a token has neither."""
 
     analyst: str
@@ -41,22 +41,22 @@ class Person:
     until: datetime | None = field(default=None, compare=False)
 
 
-def check(person: Person, right: Right) -> None:
+def check(person: Principal, right: Right) -> None:
     """Refuse what this role may not do, as if there were no such thing."""
     if person.role not in RIGHTS[right]:
         raise NotFound(named("not-found").detail)
 
 
-class Door:
+class Authenticator:
     """Lets in whoever has a valid key or token. Thread-safe; a token may wait for the provider's keys, so that
     `admit` belongs into a thread that may wait."""
 
-    def __init__(self, config: Config, keys: Keys, clock: Callable[[], datetime], *, fetch: Fetch = fetch) -> None:
+    def __init__(self, config: Config, keys: ApiKeys, clock: Callable[[], datetime], *, fetch: Fetch = fetch) -> None:
         oidc = config.service.oidc
         self._analysts, self._keys, self._clock = config.analysts, keys, clock
-        self._tokens = None if oidc is None else Tokens(oidc, KeySet(oidc.jwks_url, fetch))
+        self._tokens = None if oidc is None else TokenVerifier(oidc, KeySet(oidc.jwks_url, fetch))
 
-    def admit(self, authorization: str | None) -> Person:
+    def admit(self, authorization: str | None) -> Principal:
         """Who sends this header, or `Unauthorized`, in the same words for all."""
         scheme, _, credential = (authorization or "").partition(" ")
         person = self._person(credential.strip(" ")) if scheme.lower() == "bearer" else None
@@ -64,11 +64,11 @@ class Door:
             raise Unauthorized(named("unauthorized").detail)
         return person
 
-    def _person(self, credential: str) -> Person | None:
+    def _person(self, credential: str) -> Principal | None:
         now = self._clock()
         if credential.startswith(START):
             key = self._keys.find(credential, now)
             known = key is not None and key.analyst in self._analysts
-            return Person(key.analyst, key.role, key.id, key.expires) if key and known else None
+            return Principal(key.analyst, key.role, key.id, key.expires) if key and known else None
         name = self._tokens.analyst(credential, now) if self._tokens else None
-        return Person(name, self._analysts[name].role) if name in self._analysts and name is not None else None
+        return Principal(name, self._analysts[name].role) if name in self._analysts and name is not None else None

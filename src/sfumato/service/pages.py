@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from sfumato.problems import KINDS, PLACE, Kind
-from sfumato.service.documents import openapi
+from sfumato.problems import PLACE, PROBLEM_TYPES, ProblemType
+from sfumato.service.openapi import openapi
 
 # Swagger UI styles itself inline, and nothing else needs an exception.
 _POLICY = (
@@ -54,7 +54,7 @@ code { font-size: 90%; background: #f3f1ec; padding: .1em .3em; } a { color: #7a
 def add(app: FastAPI) -> None:
     """Serve the documentation of an application that has all its routes."""
     document = json.dumps(openapi(app), separators=(",", ":")).encode()
-    pages = {kind.name: _problem_page(kind) for kind in KINDS}
+    pages = {kind.name: _problem_page(kind) for kind in PROBLEM_TYPES}
 
     @app.get("/openapi.json", include_in_schema=False)
     async def described() -> Response:
@@ -109,7 +109,7 @@ def _front() -> str:
     return _PAGE.format(title="Sfumato", head='<link rel="stylesheet" href="assets/page.css">', body=body)
 
 
-def _problem_page(kind: Kind) -> str:
+def _problem_page(kind: ProblemType) -> str:
     words = escape(kind.meaning)
     while "`" in words:
         words = words.replace("`", "<code>", 1).replace("`", "</code>", 1)

@@ -7,20 +7,20 @@ import asyncio
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-MOST_HEAD = 32 * 1024  # bytes
+MAX_HEAD = 32 * 1024  # bytes
 HEAD_S = 15.0  # seconds
-MOST_WAITING = 100  # requests behind one that is being answered
+MAX_WAITING = 100  # requests behind one that is being answered
 
 _NO_BODY = (b"content-length", b"0")
 
 
-class Guarded(HttpToolsProtocol):
+class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits where it has none. Whoever passes one of them loses the connection.
 
-    - A head is at most MOST_HEAD bytes, and so are the trailers and whatever else brings no byte of a body.
+    - A head is at most MAX_HEAD bytes, and so are the trailers and whatever else brings no byte of a body.
     - A head is complete HEAD_S seconds after its first byte, and the first one after the connection began.
     - An Upgrade is ignored. With a body it is refused: the parser passes over the body, which would be the next head.
-    - At most MOST_WAITING requests wait on a connection. They are answered; those behind them are not.
+    - At most MAX_WAITING requests wait on a connection. They are answered; those behind them are not.
     - Trailers are dropped: the application would find them among the headers.
     """
 
@@ -44,7 +44,7 @@ class Guarded(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         view, at = memoryview(data), 0
         while at < len(data) and not self._over:
-            at += self._fed(view[at : at + MOST_HEAD - self._still])
+            at += self._fed(view[at : at + MAX_HEAD - self._still])
         waits = self._begun or not (self._headed or self._moved)
         if waits and self._timer is None and not self._over:
             self._timer = self.loop.call_later(HEAD_S, self._late)
@@ -60,7 +60,7 @@ class Guarded(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(400)
         self._still = 0 if self._moved else self._still + taken
-        if self._still >= MOST_HEAD and not self._over:
+        if self._still >= MAX_HEAD and not self._over:
             self._refuse(431)
         return taken
 
@@ -73,7 +73,7 @@ class Guarded(HttpToolsProtocol):
         self._in_time()
         if self.parser.should_upgrade() and (self.parser.get_method() == b"CONNECT" or self._announces_body()):
             self._end(400)
-        elif len(self.pipeline) >= MOST_WAITING:
+        elif len(self.pipeline) >= MAX_WAITING:
             self._end(None)
         if not self._over:
             super().on_headers_complete()

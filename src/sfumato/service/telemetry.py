@@ -40,7 +40,7 @@ _FLUSH_MS = 5000
 
 
 @dataclass(slots=True)
-class Seen:
+class CallRecord:
     """One request, as far as operators may see it. Filled in while it is answered."""
 
     request_id: str
@@ -91,7 +91,7 @@ class Telemetry:
     def reported(self, *, repeat: bool) -> None:
         self._reports.labels("true" if repeat else "false").inc()
 
-    def saw(self, seen: Seen) -> None:
+    def saw(self, seen: CallRecord) -> None:
         """Count a finished request, and log it."""
         self._counted(seen.method, seen.route, str(seen.status)).inc()
         self._timed(seen.route).observe(seen.seconds)
@@ -168,7 +168,7 @@ class _Tracer:
     tracer: Any
 
     @contextmanager
-    def around(self, seen: Seen, traceparent: str | None) -> Iterator[None]:
+    def around(self, seen: CallRecord, traceparent: str | None) -> Iterator[None]:
         from opentelemetry.trace import SpanKind
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -189,7 +189,7 @@ class _Tracer:
         provider: Any = trace.get_tracer_provider()
         provider.force_flush(_FLUSH_MS)
 
-    def _describe(self, span: Span, seen: Seen) -> None:
+    def _describe(self, span: Span, seen: CallRecord) -> None:
         span.update_name(f"{seen.method} {seen.route}")
         span.set_attribute("http.request.method", seen.method)
         span.set_attribute("http.route", seen.route)

@@ -1,0 +1,58 @@
+"""The noise key: 32 random bytes in a file that nobody else can read.
+
+Whoever has it can take the noise off every stored answer whose nonce they have. Losing it loses nothing that was
+answered: another key is another epoch, in which every question is a new one and is charged.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import stat
+from pathlib import Path
+
+from sfumato.errors import ConfigError
+
+KEY_BYTES = 32
+SETTING = "noise.key_file"
+
+
+class NoiseKey(bytes):
+    """A key that does not show in tracebacks and logs, which print what is around by its `repr`."""
+
+    def __repr__(self) -> str:
+        return "<noise key>"
+
+    __str__ = __repr__
+
+
+def new_key(path: Path) -> None:
+    """Write a fresh key, readable by its owner only. A file that is there already stays as it is."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise ConfigError(SETTING, f"{str(path)!r} exists; a key is never overwritten") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(os.urandom(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_key(path: Path) -> NoiseKey:
+    """The key, if it is one and nobody else can read it."""
+    try:
+        with path.open("rb") as file:
+            mode, key = os.fstat(file.fileno()).st_mode, file.read(KEY_BYTES + 1)
+    except OSError:
+        way_out = "put it back, or make a new one: see docs/how-to/look-after-the-ledger.md"
+        raise ConfigError(SETTING, f"{str(path)!r} cannot be read; {way_out}") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(SETTING, f"{str(path)!r} can be read by others; run: chmod 600 {str(path)!r}")
+    if len(key) != KEY_BYTES:
+        raise ConfigError(SETTING, f"{str(path)!r} must hold exactly {KEY_BYTES} random bytes")
+    return NoiseKey(key)
+
+
+def epoch(key: bytes) -> str:
+    """A public name for a key: 8 hex digits, of which no use can be made."""
+    return hmac.digest(key, b"epoch", "sha256").hex()[:8]

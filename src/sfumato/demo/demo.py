@@ -1,0 +1,284 @@
+"""The product in one run: generated people, an owner's policy, an analyst's questions, and a table for everybody.
+
+    prepare (data, key, sfumato.toml) -> publish -> serve -> ask over HTTP -> show -> stay up
+
+Nothing here is special to the demo: it is the service and the client that everybody uses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from sfumato.accounting import epsilon
+from sfumato.client import Client
+from sfumato.config import Budget, Config, load_config
+from sfumato.config.noise_key import new_key
+from sfumato.demo import sample
+from sfumato.errors import Failed, InvalidArgument
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.release import Released, release_counts
+from sfumato.session import Session
+from sfumato.wire import Answer, BudgetReport, Report
+
+if TYPE_CHECKING:
+    import httpx2
+    import uvicorn
+
+DELTA = 7e-9
+ANALYST = "anna"
+RHO = 0.05
+KEY_LASTS = timedelta(days=1)
+EXTRAS = "the demo needs: pip install 'sfumato[service,client]'"
+
+CONFIG = """\
+# The policy of the demo: what may be asked about whom, and who may ask how much.
+
+[ledger]
+url = "sqlite:books/ledger.db"
+fence = "state/ledger.fence"           # elsewhere in earnest: never where the ledger is restored from
+[noise]
+key_file = "noise.key"
+[engines.local]
+type = "duckdb"
+database = "demo.duckdb"
+
+[tables.engagements]
+engine = "local"
+source = "engagements"
+privacy_unit = "member_id"
+[tables.engagements.columns]
+article   = { domain = "unknown" }                                 # any number of articles a member
+job_title = { domain = "unknown", max_groups = 1 }                 # one title a member
+region    = { domain = ["emea", "apac", "amer"], max_groups = 1 }  # public, one a member
+day       = { type = "date" }
+[tables.engagements.measures]
+members = { count = "units" }
+
+[reports.reading]                      # numbers that stay what they are: how an article did, by day and by week
+table = "engagements"
+time = "day"
+levels = ["day", "week"]
+entities = ["article"]
+epsilon = 0.5
+[reports.reading.statistics]
+reads = { count = "rows" }
+[reports.reading.attributes]
+region = {}                            # with the domain of the column
+
+[budgets.partner]
+epsilon_per = 0.15
+delta_per   = 1e-10
+information = 3000
+calls       = 30
+resets      = "monthly"
+[analysts.anna]
+budget = "partner"
+"""
+
+TOP = (
+    "SELECT article, COUNT(DISTINCT member_id) FROM engagements WHERE region = 'emea' "
+    "GROUP BY article ORDER BY 2 DESC LIMIT {}"
+)
+TITLES = "SELECT job_title, members FROM engagements WHERE article = 'cookie-free-ads-51' GROUP BY 1 LIMIT 10"
+MORE = "SELECT job_title, members FROM engagements GROUP BY job_title LIMIT 5"
+REGIONS = "SELECT region, members FROM engagements WHERE day BETWEEN '2026-10-24' AND '2026-10-30' GROUP BY region"
+
+# One question for each shape of domain and contribution; then the first one again, and more of it.
+QUESTIONS = {
+    "Which articles do the most members read in EMEA?": TOP.format(10),
+    "Which job titles read the article cookie-free-ads-51?": TITLES,
+    "How many members were active in each region from 2026-10-24 to 2026-10-30?": REGIONS,
+    "The first question again: the same answer, for nothing": TOP.format(10),
+    "Twelve articles instead of ten: the list goes on, and two rows are paid for": TOP.format(12),
+}
+
+READS: dict[str, Any] = {"statistics": "reads", "entity": {"article": "cookie-free-ads-51"}, "attribute": "region"}
+WEEKS = {"start": "2026-10-05", "end": "2026-10-26", "granularity": "week"}
+AFTER = datetime(2026, 11, 1, tzinfo=UTC)  # when the generated days are over
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Where the demo answers, and the key of its analyst."""
+
+    url: str
+    key: str
+
+    @property
+    def curl(self) -> str:
+        """A command that asks one more question."""
+        who, what = f"Authorization: Bearer {self.key}", json.dumps({"sql": MORE})
+        return shlex.join(["curl", f"{self.url}/v1/answers", "-H", who, "-d", what])
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A run whose questions are asked. `config` is there where its folder is kept."""
+
+    answers: dict[str, Answer]
+    numbers: Report
+    table: Released
+    report: BudgetReport
+    budget: Budget
+    service: Service
+    config: Path | None
+
+    @property
+    def epsilon(self) -> float:
+        """What the whole budget guarantees at DELTA, rounded up to two places, so that what is shown holds."""
+        cap, prices = self.budget.cap, self.budget.prices
+        return math.ceil(100 * epsilon(cap.information, cap.calls, prices.epsilon_per, prices.delta_per, DELTA)) / 100
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "answers": [{"question": words, **answer.to_dict()} for words, answer in self.answers.items()],
+            "report": self.numbers.to_dict(),
+            "published": {"rows": self.table.rows, "statement": dict(self.table.statement)},
+            "budget": self.report.to_dict(),
+            "guarantee": {"epsilon": self.epsilon, "delta": DELTA, "unit": "member_id"},
+        }
+
+
+def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
+    """Write the data, a fresh noise key and the policy into a folder; the path of its `sfumato.toml`."""
+    config = folder / "sfumato.toml"
+    try:
+        if config.exists():
+            told = f"{str(folder)!r} holds a demo already; ask it: sfumato ask --config {config}"
+            raise InvalidArgument("--dir", told)
+        (folder / "books").mkdir(parents=True, exist_ok=True)
+        with duckdb.connect(folder / "demo.duckdb") as connection:
+            sample.generate(connection, members)
+        new_key(folder / "noise.key")
+        config.write_text(CONFIG, "utf-8")
+    except OSError:
+        raise InvalidArgument("--dir", "cannot be written to") from None
+    return config
+
+
+def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
+    """The whole demo, once; its service is stopped when this returns."""
+    with running(members, folder) as demo:
+        return demo
+
+
+@contextmanager
+def running(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterator[Demo]:
+    """Prepare a folder (one that is gone afterwards, unless it is given), start the service and ask the questions.
+
+    The service is up until the end of the block.
+    """
+    _check_installed()
+    with ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfumato-demo-")))
+        with _progress() as progress:
+            task = progress.add_task("generating", total=2 + len(QUESTIONS))
+            config = prepare(place, members)
+            progress.update(task, advance=1, description="publishing")
+            table = publish(config)
+            settings = load_config(config)
+            service = stack.enter_context(serving(settings))
+            answers = {}
+            with Client(service.url, service.key, transport=_straight()) as client:
+                for words, sql in QUESTIONS.items():
+                    progress.update(task, advance=1, description="asking")
+                    answers[words] = client.ask(sql)
+                numbers, report = client.report({"report": "reading", **READS, **WEEKS}), client.budget()
+        yield Demo(answers, numbers, table, report, settings.budgets["partner"], service, config if folder else None)
+
+
+def _check_installed() -> None:
+    """What is missing is told before anything is made."""
+    for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(EXTRAS)
+
+
+@contextmanager
+def serving(config: Config) -> Iterator[Service]:
+    """The service of a configuration in a thread, and a key to it that is valid for a day."""
+    import uvicorn
+
+    from sfumato.service.app import create_app
+    from sfumato.service.server import server
+
+    bound = _bound(config.service.host, config.service.port)
+    with bound, Session(config, clock=_clock, finish=False) as session:
+        now = session.now()
+        key, _ = ApiKeys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
+        host, port = bound.getsockname()
+        with _in_a_thread(uvicorn.Server(server(create_app(session))), bound):
+            yield Service(f"http://{host}:{port}", key)
+
+
+def _clock() -> datetime:
+    """The generated days are over, whatever the machine thinks."""
+    return max(datetime.now(UTC), AFTER)
+
+
+def _straight() -> httpx2.BaseTransport:
+    """Past any proxy of the environment: the service is on this machine."""
+    import httpx2
+
+    return httpx2.HTTPTransport()
+
+
+@contextmanager
+def _in_a_thread(server: uvicorn.Server, bound: socket.socket) -> Iterator[None]:
+    thread = threading.Thread(target=server.run, args=([bound],), name="service")
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise Failed("the service did not start")
+            time.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """The usual port, or any where that is taken: a demo should run beside whatever runs already."""
+    try:
+        return socket.create_server((host, port))
+    except OSError:
+        return socket.create_server((host, 0))
+
+
+def publish(config: Path) -> Released:
+    """Members of as many articles as a small budget buys, for everybody to see."""
+    return release_counts(
+        "engagements",
+        unit="member_id",
+        key="article",
+        rho=RHO,
+        delta=1e-9,
+        config=config,
+        budget="partner",
+        job="articles",
+    )
+
+
+def _progress() -> Progress:
+    """On stderr, gone when done, and only where somebody watches."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -1,0 +1,138 @@
+"""`sfumato budget verify`: whether the books follow from their journal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from sfumato.accounting import NOTHING, Charge
+from sfumato.ledger.tables import Balance, Books, Row, beginning, chain, digest_of, place_key
+
+_PAGE = 10_000
+_SEALINGS = 100  # journal rows whose cells are looked at together
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(books: Books) -> Iterator[str]:
+    """Every way in which the tables are not what the journal says, in words."""
+    walk = _JournalWalk(books.head.id)
+    while rows := books.journal(after=walk.sequence, rows=_PAGE):
+        hashes = books.run(
+            "SELECT hash FROM journal WHERE sequence > ? ORDER BY sequence LIMIT ?", walk.sequence, _PAGE
+        )
+        for row, (stored,) in zip(rows, hashes, strict=True):
+            if not walk.step(row, stored):
+                yield f"journal row {walk.sequence} is not what was written, or one before it is missing"
+                return
+    if (walk.sequence, walk.hash) != (books.head.sequence, books.head.hash):
+        yield f"the journal ends at row {walk.sequence}; the ledger says {books.head.sequence}"
+    yield from _wrong_balances(books, walk)
+    yield from _wrong_holds(books)
+    yield from _wrong_answers(books, walk)
+    yield from _unlike(books, "seals", "opened", "place, number, version, definition, nonce", walk.opened)
+    yield from _unlike(books, "cells", "stored", "place, number, domain, counts", walk.stored)
+    yield from _wrong_names(books)
+
+
+class _JournalWalk:
+    """Along the journal: its chain, and what every table should hold at the end."""
+
+    def __init__(self, identity: str) -> None:
+        self.sequence, self.hash = 0, beginning(identity)
+        self.balances: dict[tuple[str, str], Balance] = {}
+        self.paid: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self.payloads: dict[str, str] = {}
+        self.answers: dict[tuple[str, str], tuple[str, str]] = {}
+        self.opened: dict[int, str] = {}
+        self.stored: dict[int, str] = {}
+
+    def step(self, row: Row, stored: str) -> bool:
+        """Whether a row is the next one. Only then is it read: others may hold anything."""
+        self.sequence += 1
+        self.hash = chain(self.hash, self.sequence, row)
+        if self.hash != stored:
+            return False
+        key = row.account, row.period
+        self.balances[key] = self.balances.get(key, Balance(*key, "")) + row
+        if row.kind == "settle":
+            note = json.loads(row.note)
+            self.paid[row.account, note["atom"]].update(note["steps"])
+            self.payloads.setdefault(note["atom"], note["payload"])
+            self.answers.setdefault((row.account, row.digest), (note["answer"], note.get("receipt", sha256(""))))
+        if row.kind == "seal":
+            note = json.loads(row.note)
+            (self.stored if "cells" in note else self.opened)[self.sequence] = note["sha256"]
+        return True
+
+
+def _wrong_balances(books: Books, walk: _JournalWalk) -> Iterator[str]:
+    stored = {(balance.account, balance.period): balance for balance in books.balances()}
+    for key in sorted(stored.keys() | walk.balances.keys()):
+        if _amounts(stored.get(key)) != _amounts(walk.balances.get(key)):
+            yield f"the balance of {key[0]} in {key[1] or 'its only period'} is not the sum of its rows"
+
+
+def _amounts(balance: Balance | None) -> tuple[Charge, ...]:
+    return (NOTHING,) * 3 if balance is None else (balance.reserved, balance.spent, balance.granted)
+
+
+def _wrong_holds(books: Books) -> Iterator[str]:
+    held: dict[tuple[str, str], Charge] = defaultdict(Charge)
+    for hold in books.holds():
+        for part in hold.parts:
+            held[part.account, part.period] += part.charge
+    for balance in books.balances():
+        if balance.reserved != held[balance.account, balance.period]:
+            yield f"what {balance.account} has reserved is not the sum of its open requests"
+
+
+def _wrong_answers(books: Books, walk: _JournalWalk) -> Iterator[str]:
+    payloads: dict[str, str] = dict(books.run("SELECT atom, payload FROM atoms WHERE payload IS NOT NULL"))
+    for atom in sorted(payloads.keys() | walk.payloads.keys()):
+        if sha256(payloads.get(atom, "")) != walk.payloads.get(atom):
+            yield f"the stored ranking {atom} is not the one that was paid for"
+    answers = books.run("SELECT account, digest, body, receipt FROM answers ORDER BY account, digest")
+    for account, digest, body, receipt in answers:
+        if (sha256(body), sha256(receipt)) != walk.answers.get((account, digest)):
+            yield f"the stored answer {digest} of {account} is not the one that left"
+    stored = {(account, atom): steps for account, atom, steps in books.run("SELECT account, atom, steps FROM paid")}
+    for account, atom in sorted(stored.keys() | walk.paid.keys()):
+        if set(filter(None, stored.get((account, atom), "").split("\n"))) != walk.paid[account, atom]:
+            yield f"what {account} has paid for {atom} is not what its rows say"
+
+
+def _unlike(books: Books, table: str, written: str, columns: str, expected: Mapping[int, str]) -> Iterator[str]:
+    """Journal rows whose seals or cells are not those that were written with them. `written` is that row's number."""
+    found = {sequence for (sequence,) in books.run(f"SELECT DISTINCT {written} FROM {table}")}  # noqa: S608
+    select = f"SELECT {written}, {columns} FROM {table} WHERE {written} BETWEEN ? AND ?"  # noqa: S608
+    ordered = sorted(found | expected.keys())
+    for first in range(0, len(ordered), _SEALINGS):
+        page = ordered[first : first + _SEALINGS]
+        rows: dict[int, list[tuple[str | int, ...]]] = {sequence: [] for sequence in page}
+        for sequence, *row in books.run(select, page[0], page[-1]):
+            rows[sequence].append(tuple(row))
+        for sequence in page:
+            if digest_of(rows[sequence]) != expected.get(sequence):
+                yield f"the {table} of journal row {sequence} are not those that were written"
+
+
+def _wrong_names(books: Books) -> Iterator[str]:
+    """Places and domains that are not what they are stored under, that are missing, or that nothing needs."""
+    fields = "report, statistic, entity, attribute, level, since, until"
+    names = ("report", "statistic", "entity", "attribute", "level", "start", "end")
+    places = books.run(f"SELECT place, {fields} FROM places")  # noqa: S608
+    domains = books.run("SELECT digest, listed FROM domains")
+    wrong = {place for place, *texts in places if place_key(**dict(zip(names, texts, strict=True))) != place}
+    wrong |= {digest for digest, listed in domains if sha256(listed) != digest}
+    for table, kept, used in (
+        ("place", places, "SELECT DISTINCT place FROM seals"),
+        ("domain", domains, "SELECT DISTINCT domain FROM cells"),
+    ):
+        stored, needed = {name for name, *_ in kept}, {name for (name,) in books.run(used)}
+        for name in sorted((stored ^ needed) | (stored & wrong)):
+            yield f"the {table} {name} of a report is not what was sealed"

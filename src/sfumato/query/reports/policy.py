@@ -1,0 +1,241 @@
+"""What a report may show: statistics of entities, by attribute and over time, as canonical cells.
+
+A cell is one count with one noise: a statistic of an entity, of one value of one attribute (or of all of them, a
+total), in one atomic range of time. Every answer is made of whole cells, so that what an event can tell is bounded by
+the cells that it falls into: `guarantee`. Nothing here comes from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta, timezone
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+from sfumato.errors import InvalidArgument
+from sfumato.query.predicate import (
+    EVERYTHING,
+    NOTHING,
+    AllOf,
+    Cut,
+    In,
+    Predicate,
+    Values,
+    all_of,
+    any_of,
+    columns_of,
+    pruned,
+)
+from sfumato.query.reports.calendar import Calendar
+from sfumato.query.values import Type, Value
+
+Option: TypeAlias = Literal["monotone", "totals", "tree", "actions"]
+Unit: TypeAlias = Literal["event", "person"]
+
+FIRST = timezone(timedelta(hours=14))  # where days begin first
+
+ADMITTED = "known to the advertiser"
+
+OPTIONS: Mapping[Option, str] = {
+    "monotone": "cumulative counts never fall as the end moves: a running maximum, biased upwards, more so the longer",
+    "totals": "a total is not below the sum of its shown parts: raised where it is, biased upwards by their noise",
+    "tree": "parents are the sum of their children, by least squares: unbiased and less noise, until it is clamped",
+    "actions": "an action is not below the one that follows from it: raised where it is, biased upwards when rare",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStatistic:
+    """Events of one kind: rows that pass a filter, or what they add up to in a column of counts.
+
+    `epsilon` is that of a cell, by level of time. `of` is the action that it follows from: every click is of an
+    impression.
+    """
+
+    name: str
+    epsilon: Mapping[str, Fraction]
+    column: str | None = None
+    where: Predicate = EVERYTHING
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column and its public domain. An event has at most `max_values` of them, the first in their order.
+
+    Several values are a list, or one text with a `separator` between them.
+    """
+
+    name: str
+    type: Type
+    domain: tuple[Value, ...]
+    max_values: int = 1
+    several: bool = False
+    separator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPolicy:
+    """One report over one table. `levels` are those of its entities, the top first; `calendar` has those of time.
+
+    Epochs count when they are complete, a `lag` after their end. At most `cap` events of a person are counted, if it
+    is there. `reach` is how the rows name their entity: by a column for each level, or by the lowest alone.
+    """
+
+    name: str
+    table: str
+    time: str
+    calendar: Calendar
+    statistics: Mapping[str, ReportStatistic]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
+    reach: Literal["columns", "leaf"] = "columns"
+    types: Mapping[str, Type] = field(default_factory=dict)
+    unit: str = ""
+    min_count: int = 0
+    fanout: int = 0
+    lag: timedelta = timedelta(hours=1)
+    max_versions: int = 1
+    cap: int | None = None
+    exact_totals: bool = False
+    options: tuple[Option, ...] = ()
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for statistic in self.statistics.values():
+            self._check_chain(statistic)
+        self._check_sums()
+        if self.exact_totals and not self.attributes:
+            raise InvalidArgument(
+                "exact_totals", "are all that this report has, so that it promises nothing; add noise"
+            )
+        if len({statistic.column is None for statistic in self.statistics.values()}) > 1:
+            raise InvalidArgument("statistics", "count rows, or add up columns of counts; one report cannot do both")
+
+    def _check_sums(self) -> None:
+        """An event more in a column of counts must change nothing but the sum."""
+        looked_at = {self.time, *self.levels, *self.attributes}
+        looked_at |= {name for each in self.statistics.values() for name in columns_of(each.where)}
+        for name in sorted(looked_at & {each.column for each in self.statistics.values()} - {None}, key=str):
+            raise InvalidArgument("statistics", f"{name} is added up, and cannot be filtered or grouped by as well")
+
+    def _check_chain(self, statistic: ReportStatistic) -> None:
+        seen = [statistic.name]
+        while (above := self.statistics[seen[-1]].of) is not None:
+            if above in seen:
+                raise InvalidArgument("statistics", f"{', '.join(seen)} follow from one another in a circle")
+            seen.append(above)
+
+    @property
+    def days(self) -> bool:
+        """Whether the rows carry days and not moments."""
+        return self.types.get(self.time) == "date"
+
+    def named(self, moment: datetime) -> str:
+        """A border of a range, as cells are kept under it.
+
+        Days without a clock are the same rows in every zone, so that their names have none: midnight where it comes
+        first on earth, which is not after the midnight of any zone.
+        """
+        if self.days:
+            moment = datetime.combine(self.calendar.wall(moment).date(), time(), FIRST)
+        return moment.astimezone(UTC).isoformat()
+
+    def following(self, names: Iterable[str]) -> tuple[str, ...]:
+        """These statistics and all that follow from them, each before the one that it follows from."""
+        wanted = set(names)
+        while more := {s.name for s in self.statistics.values() if s.of in wanted} - wanted:
+            wanted |= more
+        ordered = sorted((name for name in self.statistics if name in wanted), key=self._depth, reverse=True)
+        return tuple(ordered)
+
+    def _depth(self, name: str) -> int:
+        above = self.statistics[name].of
+        return 0 if above is None else 1 + self._depth(above)
+
+    def epsilon(self, statistic: str, level: str) -> Fraction:
+        return self.statistics[statistic].epsilon[level]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportGuarantee:
+    """What all answers of a report together promise: `epsilon`-DP, for one event or for one person.
+
+    The sum that it is: over the statistics that count an event, over `attributes` (with their values; the total is
+    one more, unless it is exact), over levels of time and of entities, of a cell's epsilon; times `versions`.
+    """
+
+    unit: Unit
+    epsilon: Fraction
+    seal: Fraction
+    versions: int
+    events: int
+    statistics: tuple[str, ...]
+    attributes: int
+    entities: int
+    times: int
+    exact_totals: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        exact = {"totals": "exact"} if self.exact_totals else {}
+        return {"epsilon": float(self.epsilon), "unit": self.unit, **exact}
+
+
+def guarantee(policy: ReportPolicy) -> ReportGuarantee:
+    """Epsilon-DP for an event; for a person where the policy caps her events. Proof: proofs/reports.md."""
+    attributes = sum(attribute.max_values for attribute in policy.attributes.values()) + (not policy.exact_totals)
+    entities = max(len(policy.levels), 1)
+    statistics = max(_together(policy), key=lambda names: _of_time(policy, names))
+    seal = attributes * entities * _of_time(policy, statistics)
+    return ReportGuarantee(
+        unit="event" if policy.cap is None else "person",
+        epsilon=seal * policy.max_versions * (policy.cap or 1),
+        seal=seal,
+        versions=policy.max_versions,
+        events=policy.cap or 1,
+        statistics=statistics,
+        attributes=attributes,
+        entities=entities,
+        times=len(policy.calendar.levels),
+        exact_totals=policy.exact_totals,
+    )
+
+
+def _of_time(policy: ReportPolicy, statistics: Sequence[str]) -> Fraction:
+    """The epsilons that one event meets in time, in one attribute and one level of entities."""
+    each = (policy.epsilon(name, level) for name in statistics for level in policy.calendar.levels)
+    return sum(each, Fraction(0))
+
+
+def _together(policy: ReportPolicy) -> Iterator[tuple[str, ...]]:
+    """Sets of statistics that may count one event: those of one column whose filters can hold at once."""
+    for column in dict.fromkeys(statistic.column for statistic in policy.statistics.values()):
+        beside = [statistic for statistic in policy.statistics.values() if statistic.column == column]
+        yield from _holding(beside, (), EVERYTHING)
+
+
+def _holding(
+    statistics: Sequence[ReportStatistic], names: tuple[str, ...], where: Predicate
+) -> Iterator[tuple[str, ...]]:
+    if not statistics:
+        yield names
+        return
+    first, *others = statistics
+    both = pruned(all_of([where, _in_doubles(first.where)]))
+    if both != NOTHING:
+        yield from _holding(others, (*names, first.name), both)
+    if both == NOTHING or first.where != EVERYTHING:
+        yield from _holding(others, names, where)
+
+
+def _in_doubles(where: Predicate) -> Predicate:
+    """A filter as engines compare numbers: decimals that are one double are one value."""
+    if not isinstance(where, In):
+        join = all_of if isinstance(where, AllOf) else any_of
+        return join([_in_doubles(part) for part in where.parts])
+
+    def cut(at: Cut) -> Cut:
+        return Cut(Fraction(float(at.value)), at.side) if isinstance(at.value, Fraction) else at
+
+    return In(where.column, Values.union((cut(low), cut(high)) for low, high in where.values.intervals))

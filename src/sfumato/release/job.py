@@ -1,0 +1,346 @@
+"""One release from beginning to end: check, reserve, read, release, settle, write.
+
+    without a ledger    the noise is fresh, and nobody remembers what was released before
+    with a ledger       the whole price is reserved before a row is read, and settled with the table in one transaction
+
+A job has a name. Once it is finished, its table comes from the ledger, without a look at the data; under another
+request the name is refused; and what was begun and never finished is run again under its one charge. Nothing of the
+first run was seen, so that the second may be of other rows with the same nonce.
+"""
+
+from __future__ import annotations
+
+import base64
+import glob
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sfumato.catalog import Catalog, located, written_types
+from sfumato.config import Config, noise_key
+from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
+from sfumato.ledger import Account, Debit, Ledger, Reserved, Revealed, open_ledger
+from sfumato.ledger.accounts import release_account, table_account
+from sfumato.mechanisms import Step, context
+from sfumato.release import outputs
+from sfumato.release.request import Progress, ReleaseRequest, quiet
+from sfumato.release.source import LOOSE, Source, opened
+from sfumato.release.table import Released
+from sfumato.wire import Standing
+
+COULD_NOT = "the rows could not be read, and nothing was released"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Whose budget pays: a budget of a configuration, by name."""
+
+    config: Config = field(repr=False)
+    budget: str
+
+    def __post_init__(self) -> None:
+        if self.budget not in self.config.budgets:
+            known = self.config.budgets
+            raise NotFound(f"there is no budget {self.budget[:60]!r} in the configuration{nearest(self.budget, known)}")
+
+    def accounts(self, table: str | None) -> tuple[Account, ...]:
+        """The budget's own account and, for a table of the configuration that has a cap, the table's."""
+        own = release_account(self.config, self.budget)
+        if table is None or not self.config.tables[table].cap:
+            return (own,)
+        capped = table_account(self.config, table)
+        if capped.budget.prices != own.budget.prices:
+            raise ConfigError(
+                f"tables.{table}.cap", f"has other prices (epsilon_per, delta_per) than the budget {self.budget}"
+            )
+        return own, capped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A request with everything around it."""
+
+    request: ReleaseRequest
+    source: str | Path
+    keys: str | Path | None = None
+    database: Path | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    memory: str = "2GB"
+    out: outputs.Target | None = None
+    overwrite: bool = False
+    purse: Payer | None = None
+    name: str | None = None
+    progress: Progress = quiet
+
+    def __post_init__(self) -> None:
+        if self.name is not None and not _NAME.fullmatch(self.name):
+            raise InvalidArgument("job", "is a name of letters, digits and . _ : -, at most 100 of them")
+        if self.name is not None and self.purse is None and self.out is None:
+            raise InvalidArgument("job", "has to be remembered somewhere: give a config and a budget, or an out")
+        if self.name is None and self.purse is not None:
+            object.__setattr__(self, "name", secrets.token_hex(8))
+        if self._table is not None and (self.database is not None or self.types):
+            given = "types" if self.database is None else "database"
+            raise InvalidArgument(given, f"does not go with {self._table}, which is a table of the configuration")
+
+    @property
+    def digest(self) -> str:
+        """A name for the request and who pays for it."""
+        payer = "" if self.purse is None else self.purse.budget
+        return hashlib.sha256(context(request=self.request.digest, budget=payer)).hexdigest()
+
+    def plan(self) -> dict[str, Any]:
+        """What would be done and what it would cost. Reads no row."""
+        with self._opened() as source:
+            self.request.check(source)
+        self.request.check_affordable()
+        request = self.request
+        told: dict[str, Any] = {
+            "method": request.method,
+            "guarantee": request.guarantee.to_dict(),
+            "parameters": request.parameters,
+            "steps": [each.to_dict() for each in request.spendings()],
+        }
+        return told | self._price()
+
+    def _price(self) -> dict[str, Any]:
+        if self.purse is None:
+            return {}
+        ask = self._ask("")
+        with self._ledger() as ledger:
+            for begun in ledger.begun(ask.digest):
+                self._check_same(begun)
+            [charge] = ledger.prices(ask, lambda _: [ask.worst])  # nothing, where the job is begun or finished
+            standings: list[Standing] = ledger.left(ask.accounts, _now())
+        return {"charge": charge.to_dict(), "accounts": [standing.to_dict() for standing in standings]}
+
+    def run(self) -> Released:
+        """Release the table and write it. What is wrong with the request is refused before anything is charged."""
+        # What goes wrong leaves without the frames it came through: they hold exact counts.
+        try:
+            return self._walked()
+        except BaseException as error:
+            failure = error.with_traceback(None)
+            failure.__cause__ = failure.__context__ = None
+        raise failure
+
+    def _walked(self) -> Released:
+        done = self._done_before()
+        if done is not None:
+            return done
+        remembered = self._remembered()
+        overwrite = self.overwrite or self._written
+        if self.out is not None:
+            self.out.check(overwrite=overwrite)
+        released = self._begun() if remembered is None else remembered
+        if self.out is not None:
+            self.progress("writing", 0)
+            self._write(self.out, released, overwrite=overwrite)
+        return released
+
+    def _check_apart(self) -> None:
+        """A table must not replace the rows that it is made of."""
+        out = self.out
+        if isinstance(out, outputs.FileTarget):
+            same = any(out.path.resolve() in _files(read) for read in (self.source, self.keys, self._file_of_table))
+        elif isinstance(out, outputs.DuckDBTarget) and self.database is not None:
+            tables = out.table.casefold(), str(self.source).casefold()
+            same = out.path.resolve() == self.database.resolve() and tables[0] == tables[1]
+        else:
+            same = False
+        if same:
+            raise InvalidArgument("out", "is where the rows are; choose another place for the table")
+
+    def _begun(self) -> Released:
+        self._check_apart()
+        self.request.check_affordable()
+        with self._opened() as source:
+            self.request.check(source)
+            return self._fresh(source) if self.purse is None else self._paid(source)
+
+    def _write(self, out: outputs.Target, released: Released, *, overwrite: bool) -> None:
+        try:
+            outputs.write(out, released, overwrite=overwrite)
+            return
+        except Failed as failed:
+            words = str(failed)
+        if self.purse is None:
+            raise Failed(words)
+        if not self._written:  # or the same job was run twice at once, and its one table is there
+            raise Failed(f"{words}; it is paid for, and costs no more when it is run again with --job {self.name}")
+
+    def _remembered(self) -> Released | None:
+        """With a ledger, the table of a finished job; its source may have changed since, or be gone."""
+        if self.purse is None or self.name is None:
+            return None
+        ask = self._ask("")
+        with self._ledger() as ledger:
+            begun = ledger.begun(ask.digest)
+            for each in begun:
+                self._check_same(each)
+            if all(each.get("type") == "release" for each in begun):
+                return None  # nothing, or a reservation alone
+            ledger.reserve(ask, self._revealed, _now())  # settles at once: an account may have come to pay for it since
+            return _stored(ledger.stored(ask.atom))
+
+    def _done_before(self) -> Released | None:
+        """Without a ledger, a job is remembered by its table alone."""
+        statement = self._standing
+        if self.purse is not None or self.out is None or self.name is None or statement.get("job") != self.name:
+            return None
+        self._check_same(statement)
+        return outputs.read(self.out)
+
+    @property
+    def _written(self) -> bool:
+        """Whether what stands at `out` is the table of this job."""
+        standing = self._standing
+        return self.name is not None and (standing.get("job"), standing.get("request")) == (self.name, self.digest)
+
+    @property
+    def _standing(self) -> Mapping[str, Any]:
+        """The statement of what stands at `out`; nothing where nothing is there, or something else."""
+        try:
+            return {} if self.out is None else self.out.stored().statement
+        except InvalidArgument:
+            return {}
+
+    def _check_same(self, statement: Mapping[str, Any]) -> None:
+        if statement.get("job") == self.name and statement.get("request") != self.digest:
+            raise Conflict(f"job {self.name} was begun with other parameters; give this release another name")
+
+    def _fresh(self, source: Source) -> Released:
+        return self._computed(source, os.urandom(32), "")
+
+    def _paid(self, source: Source) -> Released:
+        assert self.purse is not None  # noqa: S101
+        key = noise_key.read_key(self.purse.config.key_file)
+        ask = self._ask(noise_key.epoch(key))
+        with self._ledger() as ledger:
+            found = ledger.reserve(ask, self._revealed, _now(), same=self._check_same)
+            if isinstance(found, Reserved):
+                secret = hmac.digest(key, context(job=self.name, nonce=found.nonce, purpose="release"), "sha256")
+                again = (
+                    f"; what was reserved stays reserved, and costs no more when it is run again with --job {self.name}"
+                )
+                payload = _packed(self._computed(source, secret, again))
+                if payload is None:
+                    raise EngineFailed(COULD_NOT + again)
+                found = ledger.settle(ask, found, payload, self._revealed, _now())
+            self._check_same(json.loads(found.body))
+            return _stored(ledger.stored(ask.atom))
+
+    def _ask(self, epoch: str) -> Debit:
+        assert self.purse is not None  # noqa: S101
+        accounts = self.purse.accounts(self._table)
+        digest = hmac.digest(b"release", context(job=self.name), "sha256").hex()
+        return Debit(
+            analyst="",
+            accounts=accounts,
+            digest=f"sha256:{digest}",
+            atom=f"release:{digest}",
+            epoch=epoch,
+            version="",
+            request={"job": self.name, "request": self.digest, "type": "release"},
+            worst=(self._step,),
+        )
+
+    @property
+    def _step(self) -> Step:
+        assert self.purse is not None  # noqa: S101
+        prices = self.purse.config.budgets[self.purse.budget].prices
+        return Step("histogram", self.request.guarantee.charge(prices))
+
+    def _revealed(self, payload: str) -> Revealed:
+        return Revealed(json.dumps(json.loads(payload)["statement"]), (self._step,))
+
+    def _computed(self, source: Source, secret: bytes, way_out: str) -> Released:
+        released = self._tried(source, secret)
+        if released is None:
+            raise EngineFailed(COULD_NOT + way_out)
+        return replace(released, statement={**released.statement, "job": self.name, "request": self.digest})
+
+    def _tried(self, source: Source, secret: bytes) -> Released | None:
+        """Exact counts are in here and nowhere else; None where something went wrong, whatever it was."""
+        try:
+            return self.request.run(source, secret, self.progress)
+        except Exception:
+            return None
+
+    @property
+    def _table(self) -> str | None:
+        """The table of the configuration that is released, if it is one."""
+        known = {} if self.purse is None else self.purse.config.tables
+        return self.source if isinstance(self.source, str) and self.source in known else None
+
+    @property
+    def _file_of_table(self) -> str | None:
+        config = None if self.purse is None else self.purse.config
+        return (
+            None if config is None or self._table is None else located(config.tables[self._table].source, config.folder)
+        )
+
+    @contextmanager
+    def _opened(self) -> Iterator[Source]:
+        table = self._table
+        if table is None or self.purse is None:
+            options: dict[str, Any] = {"database": self.database, "types": self.types, "memory": self.memory}
+            with opened(self.source, keys=self.keys, **options) as source:
+                yield source
+            return
+        config = self.purse.config
+        if self.request.reading.unit != config.tables[table].privacy_unit:
+            raise InvalidArgument("unit", f"must be {config.tables[table].privacy_unit}, the privacy unit of {table}")
+        if self.keys is not None:
+            raise InvalidArgument("keys", "go with a file; name the table's file instead of the table")
+        settings = config.tables[table]
+        if settings.source.lower().endswith(LOOSE):
+            # As text: a cell that is not of its column's type is NULL in a release, and no reason to fail.
+            path = located(settings.source, config.folder)
+            with opened(path, types=written_types(settings), memory=self.memory) as source:
+                yield source
+            return
+        catalog = Catalog(config)
+        try:
+            yield Source(catalog.engine(table), table)
+        finally:
+            catalog.close()
+
+    @contextmanager
+    def _ledger(self) -> Iterator[Ledger]:
+        assert self.purse is not None  # noqa: S101
+        with open_ledger(self.purse.config.ledger, self.purse.config.folder) as ledger:
+            yield ledger
+
+
+def _files(pattern: str | Path | None) -> set[Path]:
+    """The files that a source is, as far as they are there."""
+    return set() if pattern is None else {Path(file).resolve() for file in (pattern, *glob.glob(str(pattern)))}  # noqa: PTH207
+
+
+def _packed(released: Released) -> str | None:
+    """The table and its statement as text; None where that failed."""
+    try:
+        table = base64.b64encode(outputs.payload(released)).decode()
+    except Exception:
+        return None
+    return json.dumps({"statement": released.statement, "table": table})
+
+
+def _stored(payload: str) -> Released:
+    kept = json.loads(payload)
+    return outputs.from_payload(base64.b64decode(kept["table"]), kept["statement"])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,176 @@
+"""Reports over live tables: types from the schema, domains and entities from public tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast, get_args
+
+from sqlglot import exp
+
+from sfumato.catalog import Catalog
+from sfumato.config import Config
+from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
+from sfumato.query.policy import Column, TablePolicy
+from sfumato.query.reports.entities import Entities
+from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic
+from sfumato.query.request import canonical
+from sfumato.query.values import Type, plain
+
+LISTS = "list of "
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+OF_LISTS = {"VARCHAR[]": "text"} | {f"{name}[]": "integer" for name in _WHOLE}
+
+
+def report_policies(config: Config, catalog: Catalog) -> dict[str, ReportPolicy]:
+    """Every report of a configuration; `ConfigError` where one does not fit the live schema."""
+    return {name: _built(config, catalog, settings) for name, settings in config.reports.items()}
+
+
+def report_problems(config: Config, catalog: Catalog) -> Iterator[ConfigError]:
+    """The first way in which each report does not fit the live schema."""
+    for settings in config.reports.values():
+        try:
+            found = read_entities(_built(config, catalog, settings), catalog)
+            yield from _unknown_tenants(config, settings, found)
+        except ConfigError as problem:
+            yield problem
+        except SfumatoError as problem:
+            yield ConfigError(f"reports.{settings.name}", str(problem))
+
+
+def _unknown_tenants(config: Config, settings: ReportSettings, entities: Entities) -> Iterator[ConfigError]:
+    """Entities in somebody's tenancy that no row can have, or that are several."""
+    for name, analyst in config.analysts.items():
+        for level, names in (analyst.entities or {}).items():
+            for each in names if level in settings.levels else ():
+                if problem := entities.doubtful(level, each):
+                    yield ConfigError(f"analysts.{name}.entities.{level}", problem)
+
+
+def read_entities(policy: ReportPolicy, catalog: Catalog) -> Entities:
+    """A report's entities, as their table lists them now."""
+    kinds = {level: policy.types[level] for level in policy.levels if level in policy.types}
+    rows = catalog.entities(policy.name)
+    if rows is None:
+        return Entities(policy.levels, kinds=kinds)
+    named = (tuple(None if name is None else _name(name) for name in row) for row in rows)
+    found = Entities(policy.levels, named, kinds)
+    if policy.reach == "leaf":
+        leaves = [row[-1] for row in rows if row[-1] is not None]
+        if len(set(leaves)) < len(leaves):
+            problem = f"must list each {policy.levels[-1]} once, or nobody can tell whose an event is"
+            raise ConfigError(f"reports.{policy.name}.entities.table", problem)
+    return found
+
+
+def _name(value: Any) -> str:
+    return str(plain(value) if not isinstance(value, str) else value)
+
+
+def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
+    here, schema = f"reports.{settings.name}", catalog.schema(settings.table)
+    table, listed = config.tables[settings.table], schema | _lists(settings, catalog, schema)
+    try:
+        policy = ReportPolicy(
+            name=settings.name,
+            table=settings.table,
+            time=settings.time,
+            calendar=settings.calendar,
+            statistics={
+                name: _statistic(name, each, schema, f"{here}.statistics.{name}")
+                for name, each in settings.statistics.items()
+            },
+            attributes={
+                name: _attribute(name, each, catalog.domains(settings.name)[name], listed, f"{here}.attributes.{name}")
+                for name, each in settings.attributes.items()
+            },
+            levels=settings.levels,
+            reach=_reach(settings, schema, f"{here}.entities"),
+            types={name: cast(Type, kind) for name, kind in schema.items() if kind in get_args(Type)},
+            unit=table.privacy_unit,
+            min_count=settings.min_count,
+            fanout=settings.fanout,
+            lag=settings.lag,
+            max_versions=settings.max_versions,
+            cap=settings.cap,
+            exact_totals=settings.exact_totals,
+            options=settings.options,
+            source=catalog.origin(settings.table),
+        )
+    except InvalidArgument as problem:
+        raise ConfigError(f"{here}.{problem.argument}", problem.problem) from None
+    _check_time(policy, schema, f"{here}.time")
+    if settings.cap is not None:
+        _live(table.privacy_unit, schema, f"tables.{table.name}.privacy_unit")
+    return policy
+
+
+def _check_time(policy: ReportPolicy, schema: Mapping[str, str], where: str) -> None:
+    kind = _live(policy.time, schema, where)
+    if kind not in ("date", "timestamp"):
+        way = f'[tables.{policy.table}.columns] {policy.time} = {{ type = "timestamp" }}'
+        hint = f"; of a CSV file, write {way}, and else cast it in a view" if kind == "text" else ""
+        raise ConfigError(where, f"must be a column of moments or of days; {policy.time} holds {kind}{hint}")
+    if kind == "date" and not policy.calendar.days:
+        finest = policy.calendar.levels[0]
+        raise ConfigError(where, f"{policy.time} holds days, which have no {finest}; begin the levels with day")
+
+
+def _statistic(name: str, settings: StatisticSettings, schema: Mapping[str, str], where: str) -> ReportStatistic:
+    if settings.column is not None and _live(settings.column, schema, f"{where}.sum") != "integer":
+        raise ConfigError(f"{where}.sum", f"must be a column of whole numbers; {settings.column} is not")
+    columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in get_args(Type)}
+    try:
+        predicate = canonical(settings.where, TablePolicy("the table", "", columns, {}))
+    except (InvalidArgument, NotSupported) as problem:
+        raise ConfigError(f"{where}.where", str(problem)) from None
+    return ReportStatistic(name, settings.epsilon, settings.column, predicate, settings.of)
+
+
+def _attribute(
+    name: str, settings: AttributeSettings, domain: tuple[Any, ...], schema: Mapping[str, str], where: str
+) -> Attribute:
+    live = _live(name, schema, where)
+    several = live.startswith(LISTS) or bool(settings.separator)
+    if live == "other":
+        raise ConfigError(where, f"{name} must hold text, numbers, days, or lists of text or of whole numbers")
+    if settings.max_values > 1 and not several:
+        raise ConfigError(f"{where}.max_values", "needs a column of lists, or a separator in a column of text")
+    if settings.separator and live != "text":
+        raise ConfigError(f"{where}.separator", f"is for text; {name} holds {live}")
+    kind = cast(Type, live.removeprefix(LISTS))
+    try:
+        values = Column(name, kind, domain).domain or ()
+    except (InvalidArgument, NotSupported) as problem:
+        raise ConfigError(f"{where}.domain", str(problem)) from None
+    return Attribute(name, kind, values, settings.max_values, several, settings.separator)
+
+
+def _lists(settings: ReportSettings, catalog: Catalog, schema: Mapping[str, str]) -> dict[str, str]:
+    """Attributes that are lists, by what they are lists of."""
+    names = [name for name in settings.attributes if schema.get(name) == "other"]
+    if not names:
+        return {}
+    query = exp.select(*(exp.column(name, quoted=True) for name in names))
+    with catalog.engine(settings.table).workspace() as workspace:
+        kinds = workspace.kinds(query.from_(exp.table_(settings.table, quoted=True)))
+    return {name: LISTS + OF_LISTS[kind] for name, kind in kinds.items() if kind in OF_LISTS}
+
+
+def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> Literal["columns", "leaf"]:
+    """How the rows name their entity: a column for each level, or the lowest one, whose parents a table lists."""
+    named = [level for level in settings.levels if level in schema]
+    if len(named) < len(settings.levels) and (settings.entities is None or settings.levels[-1] not in named):
+        missing = next(level for level in settings.levels if level not in named)
+        raise ConfigError(where, f"{missing} is not in the table{nearest(missing, schema)}")
+    for level in named:
+        if schema[level] not in ("text", "integer"):
+            raise ConfigError(where, f"{level} must hold text or whole numbers, which name an entity")
+    return "columns" if len(named) == len(settings.levels) else "leaf"
+
+
+def _live(column: str, schema: Mapping[str, str], where: str) -> str:
+    if column not in schema:
+        raise ConfigError(where, f"{column} is not in the table{nearest(column, schema)}")
+    return schema[column]

@@ -1,0 +1,198 @@
+"""The fence on its own: marks that count together, in a file that survives its writers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sfumato.accounting import Charge
+from sfumato.errors import LedgerFailed
+from sfumato.ledger.fence import Fence, Mark, SpentTotal
+
+NOVEMBER, DECEMBER = "2026-11-01", "2026-12-01"
+
+
+def mark(sequence: int, /, ledger: str = "ledger", **spent: int | Charge) -> Mark:
+    charges = {name: amount if isinstance(amount, Charge) else Charge(amount) for name, amount in spent.items()}
+    totals = {name: SpentTotal(NOVEMBER, charge) for name, charge in charges.items()}
+    return Mark(ledger, sequence, f"head {sequence}", totals)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "fence"
+
+
+@pytest.fixture
+def fence(path: Path) -> Fence:
+    begun = Fence(path)
+    begun.begin(mark(0))
+    return begun
+
+
+def test_where_there_is_no_file_there_is_no_mark(path):
+    assert Fence(path).mark() is None
+
+
+def test_a_mark_reads_as_it_was_written():
+    written = mark(7, anna=Charge(Fraction(1, 3), 2), bob=5)
+    assert Mark.from_line(written.to_line()) == written
+
+
+def test_marks_count_together_in_any_order(fence, path):
+    fence.advance(mark(3, anna=5, acme=9))
+    fence.advance(mark(2, anna=4, bob=1))
+    assert Fence(path).mark() == fence.mark() == mark(3, anna=5, acme=9, bob=1)
+
+
+def test_of_one_period_the_larger_of_each_amount_counts():
+    assert SpentTotal(NOVEMBER, Charge(5, 1)) | SpentTotal(NOVEMBER, Charge(3, 2)) == SpentTotal(NOVEMBER, Charge(5, 2))
+
+
+def test_a_later_period_counts_whatever_was_spent_before():
+    totals = SpentTotal(NOVEMBER, Charge(50)), SpentTotal(DECEMBER, Charge(1))
+    assert totals[0] | totals[1] == totals[1] | totals[0] == totals[1]
+
+
+def test_what_is_known_is_not_written_again(fence, path):
+    fence.advance(mark(3, anna=5))
+    before = path.read_bytes()
+    fence.advance(mark(3, anna=5))
+    fence.advance(mark(2, anna=1))
+    assert path.read_bytes() == before
+
+
+def test_another_ledgers_mark_is_refused(fence):
+    with pytest.raises(LedgerFailed, match="sfumato budget recover"):
+        fence.advance(mark(9, ledger="another"))
+    assert fence.mark() == mark(0)
+
+
+def test_a_fence_that_is_gone_is_not_put_up_again(fence, path):
+    path.unlink()
+    with pytest.raises(LedgerFailed, match="sfumato budget recover"):
+        fence.advance(mark(1, anna=1))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b'{"ledger": "led', b"\xff\xfe", b"7", b"[]", b"{}", b'"text"', b"\n\n"])
+def test_a_torn_line_spoils_nothing_but_itself(fence, path, torn):
+    fence.advance(mark(3, anna=5))
+    with path.open("ab") as file:
+        file.write(torn)
+    assert Fence(path).mark() == mark(3, anna=5)
+    Fence(path).advance(mark(4, bob=1))
+    assert fence.mark() == Fence(path).mark() == mark(4, anna=5, bob=1)
+
+
+def test_every_cut_of_a_line_is_no_mark(path):
+    line = mark(3, anna=Charge(Fraction(10, 3), 1)).to_line()
+    path.parent.mkdir()
+    for end in range(len(line)):
+        path.write_bytes(line[:end])
+        assert Fence(path).mark() is None
+
+
+def test_a_write_that_is_cut_short_is_not_taken_for_a_mark(fence, path, monkeypatch):
+    """A full disk takes a part of a line, and says so only in how much it took."""
+    whole = os.write
+    cuts = iter([True])
+    monkeypatch.setattr(
+        os, "write", lambda descriptor, line: whole(descriptor, line[:9] if next(cuts, False) else line)
+    )
+    try:
+        fence.advance(mark(3, anna=5))
+    except LedgerFailed:
+        return
+    assert Fence(path).mark() == mark(3, anna=5)
+
+
+def test_a_fence_cut_short_is_not_put_in_place(fence, path, monkeypatch):
+    whole = os.write
+    cuts = iter([True])
+    monkeypatch.setattr(
+        os, "write", lambda descriptor, line: whole(descriptor, line[:9] if next(cuts, False) else line)
+    )
+    try:
+        fence.begin(mark(3, anna=5))
+    except LedgerFailed:
+        assert Fence(path).mark() == mark(0)
+        return
+    assert Fence(path).mark() == mark(3, anna=5)
+
+
+def test_a_file_of_the_same_name_and_size_is_read_again(fence, path):
+    """A folder gives the inode of a deleted file to the next one, and compacted fences are all of one size."""
+    fence.advance(mark(3, anna=5))
+    assert fence.mark() == mark(3, anna=5)
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(mark(3, anna=5).to_line(), mark(4, anna=6).to_line()))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert (path.stat().st_ino, path.stat().st_size) == (before.st_ino, before.st_size)
+    assert fence.mark() == mark(4, anna=6)
+
+
+@pytest.mark.slow
+def test_the_fence_stays_small(fence, path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    largest = 0
+    for sequence in range(1, 10_001):
+        fence.advance(mark(sequence, anna=sequence, **{f"analyst{sequence % 50}": sequence}))
+        largest = max(largest, path.stat().st_size)
+    assert largest < 1_000_000
+    assert path.stat().st_size < largest  # it was compacted, not just short
+    everybody = {f"analyst{sequence % 50}": sequence for sequence in range(9_951, 10_001)}
+    assert Fence(path).mark() == mark(10_000, anna=10_000, **everybody)
+
+
+ADVANCE = """
+import os, sys
+from pathlib import Path
+from sfumato.accounting import Charge
+from sfumato.ledger import fence
+from sfumato.ledger.fence import Fence, Mark, Total
+
+path, me = Path(sys.argv[1]), int(sys.argv[2])
+fence._COMPACT_AT = 4096
+for turn in range(1, 61):
+    totals = {f"analyst{me}": Total("2026-11-01", Charge(turn))}
+    if turn % 20 == 0:
+        totals[f"turn{turn} of {me}"] = Total("", Charge(me))
+    Fence(path).advance(Mark("ledger", 4 * turn + me, "head", totals))
+"""
+
+
+@pytest.mark.slow
+def test_four_processes_lose_nothing(fence, path):
+    commands = [[sys.executable, "-c", ADVANCE, str(path), str(me)] for me in range(4)]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    for process in running:
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 0, told
+    found = fence.mark()
+    assert found.sequence == 243
+    own = {f"analyst{me}": SpentTotal(NOVEMBER, Charge(60)) for me in range(4)}
+    rare = {f"turn{turn} of {me}": SpentTotal("", Charge(me)) for me in range(4) for turn in range(20, 61, 20)}
+    assert found.totals == own | rare
+    assert path.stat().st_size < 20_000
+
+
+def test_an_unwritable_fence_says_so_and_nothing_of_the_disk(fence, path):
+    lock = path.with_name("fence.lock")
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(LedgerFailed, match=r"\[ledger\] fence") as told:
+        fence.advance(mark(1, anna=1))
+    assert told.value.__context__ is None
+    assert fence.mark() == mark(0)
+
+
+def test_a_fence_that_cannot_be_read_is_not_one_that_is_gone(path):
+    path.mkdir(parents=True)
+    with pytest.raises(LedgerFailed, match=r"\[ledger\] fence"):
+        Fence(path).mark()
