@@ -19,7 +19,7 @@ from worlds import World, new_world
 
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
-from sfumato.client.sdk import Client
+from sfumato.client.client import Client
 from sfumato.service.app import ASKING
 
 pytestmark = pytest.mark.slow

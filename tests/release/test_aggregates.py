@@ -32,7 +32,7 @@ from sfumato.release.aggregates import Aggregates, halfway
 from sfumato.release.bounding import Contributions
 from sfumato.release.request import ReleaseRequest, Rows, quiet
 from sfumato.release.source import PUBLIC, ROWS, Source
-from sfumato.release.statistics import POINTS, _SummedStatistic
+from sfumato.release.statistics import POINTS, SummedStatistic
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +106,7 @@ class Seen:
 def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any] | None = None) -> Seen:
     """Run it, and look. With `chosen`, these keys are selected whatever the noise says."""
     seen, contributions, keys = Seen(), [], []
-    plain_counts, plain_released, plain_selected = Contributions.counts, _SummedStatistic.released, Aggregates._selected
+    plain_counts, plain_released, plain_selected = Contributions.counts, SummedStatistic.released, Aggregates._selected
 
     def counts(self: Contributions, *given: Any, **options: Any) -> Integers:
         found = plain_counts(self, *given, **options)
@@ -123,13 +123,13 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
         keys.extend(key for (key,) in rows.contributions.keys(codes))
         return codes, columns
 
-    def released(self: _SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
+    def released(self: SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
         seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
         return plain_released(self, exact, size, share, rng)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Contributions, "counts", counts)
-        patch.setattr(_SummedStatistic, "released", released)
+        patch.setattr(SummedStatistic, "released", released)
         patch.setattr(Aggregates, "_selected", selected)
         request.run(source, secret)
     return seen

@@ -20,7 +20,7 @@ from sfumato.mechanisms.quantiles import QuantileTree
 from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
 from sfumato.release.bounding import KeyOrder
 from sfumato.release.pairs import Affine, Codes, Pairs
-from sfumato.release.statistics import FARTHEST, MAX_STEPS, POINTS, STEPS, Numeric, Share, Sums, _SummedStatistic
+from sfumato.release.statistics import FARTHEST, MAX_STEPS, POINTS, STEPS, Numeric, Share, SummedStatistic, Sums
 
 INF, NAN = math.inf, math.nan
 ORDER = KeyOrder.of(b"a secret of these tests", "aggregate")
@@ -103,7 +103,7 @@ def test_noise_is_exactly_as_large_as_the_share_asks(rho: Fraction, max_keys: in
 def test_every_sum_gets_the_noise_of_its_own_sensitivity() -> None:
     share = Share(Fraction(1, 2), 3)
     for statistic in (Units(), Count(7), Sum("x", -5, 3), Mean("x", 0, 1, values=2), Variance("x", 0, 9, values=3)):
-        assert isinstance(statistic, _SummedStatistic)
+        assert isinstance(statistic, SummedStatistic)
         laws = statistic._laws(share)
         assert {name: law.sigma_squared for name, law in laws.items()} == {
             name: len(laws) * 3 * Fraction(most) ** 2 for name, most in statistic.most.items()

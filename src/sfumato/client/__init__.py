@@ -8,6 +8,6 @@
 `sfumato.client.dbapi` is a DB-API 2.0 driver over the same calls, and `sfumato.client.alchemy` a SQLAlchemy dialect.
 """
 
-from sfumato.client.sdk import AsyncClient, Client
+from sfumato.client.client import AsyncClient, Client
 
 __all__ = ["AsyncClient", "Client"]

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, Self, TypeAlias
 
-from sfumato.client.sdk import Client
+from sfumato.client.client import Client
 from sfumato.client.selects import bound, shown
 from sfumato.errors import BudgetExhausted, Conflict, Failed, RateLimited, SfumatoError, Unauthorized
 from sfumato.wire import Answer, Tables

@@ -23,7 +23,7 @@ from sfumato.config.reports import ReportSettings, report
 from sfumato.config.sections import PREFIX, Reference, Section, blamed, domain, override
 from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.mechanisms.mechanism import CountNoise
-from sfumato.query.policy import Column, Measure, Prices, TablePolicy, _CountedStatistic
+from sfumato.query.policy import Column, CountKind, Measure, Prices, TablePolicy
 from sfumato.query.values import Type
 
 EngineType: TypeAlias = Literal["duckdb"]
@@ -343,7 +343,7 @@ def _column(section: Section) -> ColumnSettings:
 def _measure(name: str, section: Section) -> Measure:
     if section.has("sum"):
         return Measure(name, "sum", section.text("sum"), section.whole("max_per_unit"))
-    counts: _CountedStatistic = section.choice("count", Literal["units", "rows"])
+    counts: CountKind = section.choice("count", Literal["units", "rows"])
     return Measure(name, counts, None, 1 if counts == "units" else section.whole("max_per_unit"))
 
 

@@ -17,7 +17,7 @@ from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
 from sfumato.query.values import Type, Value, typed
 
-_CountedStatistic: TypeAlias = Literal["units", "rows", "sum"]
+CountKind: TypeAlias = Literal["units", "rows", "sum"]
 
 MAX_DOMAIN = 100_000
 RESERVED = "sfumato_"
@@ -53,7 +53,7 @@ class Measure:
     """What is counted: people, rows, or the sum of a count column; at most `max_per_unit` a person and group."""
 
     name: str
-    counts: _CountedStatistic = "units"
+    counts: CountKind = "units"
     column: str | None = None
     max_per_unit: int = 1
 

@@ -149,7 +149,7 @@ class Statistic(ABC):
         """The noise, in words, for each thing that is noised. Refuses what cannot be drawn."""
 
 
-class _SummedStatistic(Statistic):
+class SummedStatistic(Statistic):
     """A statistic that follows from sums over people, each with discrete Gaussian noise."""
 
     @property
@@ -205,7 +205,7 @@ def counted(name: str, counts: Integers, deviations: Floats) -> dict[str, Column
 
 
 @dataclass(frozen=True)
-class _CountedStatistic(_SummedStatistic):
+class CountStatistic(SummedStatistic):
     """Whole numbers of people or rows."""
 
     @property
@@ -218,7 +218,7 @@ class _CountedStatistic(_SummedStatistic):
 
 
 @dataclass(frozen=True)
-class Units(_CountedStatistic):
+class Units(CountStatistic):
     """How many different people have the key."""
 
     @property
@@ -238,7 +238,7 @@ class Units(_CountedStatistic):
 
 
 @dataclass(frozen=True)
-class Count(_CountedStatistic):
+class Count(CountStatistic):
     """How many rows the key has, at most `cap` of each person."""
 
     cap: int = 1
@@ -386,7 +386,7 @@ class Numeric(Statistic):
 
 
 @dataclass(frozen=True)
-class Sum(Numeric, _SummedStatistic):
+class Sum(Numeric, SummedStatistic):
     """The sum of a column: each person's total of the key is clamped to the bounds."""
 
     word: ClassVar[str] = "sum"
@@ -430,7 +430,7 @@ class Sum(Numeric, _SummedStatistic):
 
 
 @dataclass(frozen=True)
-class _ValuedStatistic(Numeric):
+class ValueStatistic(Numeric):
     """A statistic of single values, at most `values` of a person and key, chosen by a keyed order."""
 
     values: int = field(default=1, kw_only=True)
@@ -452,7 +452,7 @@ class _ValuedStatistic(Numeric):
 
 
 @dataclass(frozen=True)
-class Mean(_ValuedStatistic, _SummedStatistic):
+class Mean(ValueStatistic, SummedStatistic):
     """The mean of a column: the noisy sum of distances from the middle, over a noisy count of values."""
 
     word: ClassVar[str] = "mean"
@@ -492,7 +492,7 @@ class Mean(_ValuedStatistic, _SummedStatistic):
 
 
 @dataclass(frozen=True)
-class Variance(_ValuedStatistic, _SummedStatistic):
+class Variance(ValueStatistic, SummedStatistic):
     """The variance of a column: from noisy sums of distances from the middle and of their squares."""
 
     word: ClassVar[str] = "variance"
@@ -557,7 +557,7 @@ def _around(name: str, values: Floats, deviation: Floats, low: float, high: floa
 
 
 @dataclass(frozen=True)
-class Quantile(_ValuedStatistic):
+class Quantile(ValueStatistic):
     """Quantiles of a column: one by the exponential mechanism, several from one noisy tree of counts.
 
     A single one comes without an interval: what it is worth follows from the values, which nobody may see.

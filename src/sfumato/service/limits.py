@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sfumato.errors import InvalidArgument, RateLimited
 
 MAX_KEY = 255
-MAX_DEPTH_OF_BODY = 200
+MAX_BODY_DEPTH = 200
 
 _TEXT = re.compile(
     rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL
@@ -60,8 +60,8 @@ class Rates:
 
 def read_object(body: bytes, example: str = '{"sql": "SELECT ..."}') -> dict[str, Any]:
     """The JSON object in a body. What Python would let pass and others not is refused: NaN, lone surrogates."""
-    if _depth(body) > MAX_DEPTH_OF_BODY:
-        raise InvalidArgument("body", f"is nested more than {MAX_DEPTH_OF_BODY} deep; flatten it")
+    if _depth(body) > MAX_BODY_DEPTH:
+        raise InvalidArgument("body", f"is nested more than {MAX_BODY_DEPTH} deep; flatten it")
     try:
         found = json.loads(body.decode("utf-8"), parse_constant=_refused)
         if b"\\u" in body:
@@ -76,7 +76,7 @@ def read_object(body: bytes, example: str = '{"sql": "SELECT ..."}') -> dict[str
 def _depth(body: bytes) -> int:
     """How deep a body is nested; no more than it has brackets. Looked at before anything recurses over it."""
     brackets = body.count(b"{") + body.count(b"[")
-    if brackets <= MAX_DEPTH_OF_BODY:
+    if brackets <= MAX_BODY_DEPTH:
         return brackets
     steps = (1 if sign in b"{[" else -1 for sign in _BRACKETS.findall(_TEXT.sub(b"", body)))
     return max(itertools.accumulate(steps), default=0)
