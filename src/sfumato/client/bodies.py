@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # As in sfumato.query.request, which is not imported for them: it brings the mechanisms, and they numpy.
 MAX_LEVELS, MAX_NODES = 60, 10_000
-_TYPES = {"TopK": "top_k", "Histogram": "histogram", "Total": "total"}
 _LISTS = (list, tuple, set, frozenset)
 
 _QUESTION = "a question is SQL, a TopK, a Histogram or a Total, or one of these as a dictionary"
@@ -99,7 +98,7 @@ def _fields_of(question: Request) -> dict[str, Any]:
     told = {name: value for name, value in given.items() if value is not usual[name]}
     if isinstance(question.where, In | AllOf | AnyOf):
         told["where"] = asking.written(_exact_tree(question.where))
-    return {"type": _TYPES[type(question).__name__], **told}
+    return {"type": question.kind, **told}
 
 
 def _check_size(where: object) -> None:

@@ -124,10 +124,9 @@ def _unlike(books: Books, table: str, written: str, columns: str, expected: Mapp
 def _wrong_names(books: Books) -> Iterator[str]:
     """Places and domains that are not what they are stored under, that are missing, or that nothing needs."""
     fields = "report, statistic, entity, attribute, level, since, until"
-    names = ("report", "statistic", "entity", "attribute", "level", "start", "end")
     places = books.run(f"SELECT place, {fields} FROM places")  # noqa: S608
     domains = books.run("SELECT digest, listed FROM domains")
-    wrong = {place for place, *texts in places if place_key(**dict(zip(names, texts, strict=True))) != place}
+    wrong = {place for place, *texts in places if place_key(*texts) != place}
     wrong |= {digest for digest, listed in domains if sha256(listed) != digest}
     for table, kept, used in (
         ("place", places, "SELECT DISTINCT place FROM seals"),

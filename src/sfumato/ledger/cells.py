@@ -65,11 +65,12 @@ class Place:
 
 @lru_cache(_REMEMBERED)
 def _key(place: Place) -> str:
-    return place_key(**dict(zip(Place.__slots__, _fields(place), strict=True)))
+    return place_key(*_fields(place))
 
 
 def _fields(place: Place) -> tuple[str, ...]:
-    return tuple(getattr(place, name) for name in Place.__slots__)
+    """In the order of the table `places` and of `place_key`."""
+    return place.report, place.statistic, place.entity, place.attribute, place.level, place.start, place.end
 
 
 @dataclass(frozen=True, slots=True)

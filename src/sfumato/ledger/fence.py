@@ -82,9 +82,9 @@ class Mark:
     def from_line(cls, line: bytes) -> Mark:
         serial = json.loads(line)
         totals = {
-            name: SpentTotal(period, Charge.from_dict(spent)) for name, (period, spent) in serial.pop("totals").items()
+            name: SpentTotal(period, Charge.from_dict(spent)) for name, (period, spent) in serial["totals"].items()
         }
-        return cls(**serial, totals=totals)
+        return cls(serial["ledger"], serial["sequence"], serial["head"], totals)
 
 
 class _Marks(Batch):

@@ -314,9 +314,12 @@ def chain(previous: str, sequence: int, row: Row) -> str:
     return hashlib.sha256(context(previous=previous, sequence=sequence, row=list(row.texts()))).hexdigest()
 
 
-def place_key(**fields: str) -> str:
-    """What a place of a report is stored under."""
-    return hashlib.sha256(context(**fields)).hexdigest()
+def place_key(report: str, statistic: str, entity: str, attribute: str, level: str, start: str, end: str) -> str:
+    """What a place of a report is stored under. The names below are hashed."""
+    fields = context(
+        report=report, statistic=statistic, entity=entity, attribute=attribute, level=level, start=start, end=end
+    )
+    return hashlib.sha256(fields).hexdigest()
 
 
 def digest_of(rows: Iterable[Sequence[str | int]]) -> str:

@@ -6,13 +6,15 @@ A filter (`where`) is written as in the HTTP interface:
     {"region": ["emea", "apac"]}             any of these; in Python also a set
     {"day": {"ge": "2026-11-01", "lt": "2026-12-01"}}
     {"or": [{"region": "emea"}, {"not": {"title": "nurse"}}]}
+
+The ledger stores requests as JSON: neither a `kind` nor the name of a field may change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from sfumato.errors import NotSupported
 from sfumato.query.policy import Column, TablePolicy
@@ -51,6 +53,8 @@ class TopK:
     Without `counts` it is the groups alone, in the same order: where each is picked on its own, for half the price.
     """
 
+    kind: ClassVar[str] = "top_k"
+
     table: str
     by: str | Sequence[str]
     measure: str
@@ -63,6 +67,8 @@ class TopK:
 class Histogram:
     """All groups that can be shown."""
 
+    kind: ClassVar[str] = "histogram"
+
     table: str
     by: str | Sequence[str]
     measure: str
@@ -72,6 +78,8 @@ class Histogram:
 @dataclass(frozen=True, slots=True)
 class Total:
     """One number for all rows that pass the filter."""
+
+    kind: ClassVar[str] = "total"
 
     table: str
     measure: str

@@ -20,7 +20,7 @@ from sfumato.query.policy import Policy
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.query.sql import read_sql
 
-_TYPES: Mapping[str, type[TopK | Histogram | Total]] = {"top_k": TopK, "histogram": Histogram, "total": Total}
+_TYPES: Mapping[str, type[TopK | Histogram | Total]] = {kind.kind: kind for kind in (TopK, Histogram, Total)}
 
 # What a field must be, in words and as a test.
 _SHAPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
