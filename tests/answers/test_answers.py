@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import threading
 import time
@@ -11,13 +10,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from fractions import Fraction
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import duckdb
 import pytest
-from worlds import NOW, World, lasting, new_world, spent, standing
 
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
@@ -36,6 +32,8 @@ from sfumato.errors import (
 )
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
+from tests.helpers.worlds import NOW, World, lasting, new_world, spent, standing
+from tests.query import test_sql
 
 ARTICLES = TopK("engagements", "article", "members", k=5)
 REGION = Histogram("engagements", "region", "members")
@@ -302,15 +300,6 @@ def test_nobody_we_do_not_know_is_answered(world):
 
 # Refusals
 
-
-def sql_tests() -> ModuleType:
-    path = Path(__file__).parents[1] / "query" / "test_sql.py"
-    spec = importlib.util.spec_from_file_location("refused_sql", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 BAD = [
     {},
     {"type": "median"},
@@ -333,7 +322,7 @@ BAD = [
 
 def test_a_hundred_refused_questions_leave_no_trace(each_world):
     listings = "SELECT DISTINCT "  # of a public domain are answered from the policy
-    questions = [*(sql for sql in sql_tests().REFUSED if not sql.startswith(listings)), *BAD]
+    questions = [*(sql for sql in test_sql.REFUSED if not sql.startswith(listings)), *BAD]
     assert len(questions) > 100
     with each_world.open() as session:
         session.ask(REGION, analyst="anna")

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import World, alone, lasting, new_world
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.engines.duckdb import DuckDBEngine
@@ -30,6 +29,7 @@ from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.tables import charge
 from sfumato.session import Session
+from tests.helpers.worlds import World, alone, lasting, new_world
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from worlds import NOW, REGIONS, World, lasting
 
 from sfumato import answer as answers
 from sfumato.accounting import NOTHING, Charge
@@ -29,6 +28,7 @@ from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
+from tests.helpers.worlds import NOW, REGIONS, World, lasting
 
 ANALYSTS = ("anna", "ben", "olga")
 SHIFT = 10_000  # what one state of the data adds to every count: far more than any noise

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import World, alone, crowd, lasting, new_world, notes, spent, standing
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import BudgetExhausted
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
+from tests.helpers.worlds import World, alone, crowd, lasting, new_world, notes, spent, standing
 
 pytestmark = pytest.mark.slow  # processes, not threads
 

@@ -11,24 +11,6 @@ from fractions import Fraction
 
 import httpx2
 import pytest
-from fake_service import (
-    ANSWER,
-    BUDGET,
-    CHARGES,
-    DIGEST,
-    ESTIMATE,
-    KEY,
-    REPORT,
-    SQL,
-    TABLES,
-    URL,
-    Scripted,
-    async_call,
-    ok,
-    page,
-    refused,
-    sync_call,
-)
 
 import sfumato as sf
 from sfumato.accounting import Charge
@@ -47,6 +29,24 @@ from sfumato.errors import (
 )
 from sfumato.problems import PLACE, PROBLEM_TYPES
 from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Standing, TableRow, Tables
+from tests.helpers.fake_service import (
+    ANSWER,
+    BUDGET,
+    CHARGES,
+    DIGEST,
+    ESTIMATE,
+    KEY,
+    REPORT,
+    SQL,
+    TABLES,
+    URL,
+    Scripted,
+    async_call,
+    ok,
+    page,
+    refused,
+    sync_call,
+)
 
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 

@@ -11,7 +11,6 @@ from fractions import Fraction
 import numpy
 import pandas
 import pytest
-from fake_service import ANSWER, Scripted, async_call, ok, policy, sync_call
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from sfumato.query import request
 from sfumato.query.predicate import AllOf, AnyOf, In, Values
 from sfumato.query.request import Histogram, TopK, Total, canonical
 from sfumato.query.serial import read_request
+from tests.helpers.fake_service import ANSWER, Scripted, async_call, ok, policy, sync_call
 
 TABLE = policy().tables["engagements"]
 

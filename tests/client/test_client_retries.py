@@ -7,11 +7,23 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
 import pytest
-from fake_service import ANSWER, BUDGET, ESTIMATE, KEY, SQL, Scripted, async_call, ok, page, refused, sync_call
 
 import sfumato as sf
 from sfumato.accounting import Charge
 from sfumato.errors import BudgetExhausted, Conflict, EngineFailed, Failed, LedgerFailed, NotSupported, RateLimited
+from tests.helpers.fake_service import (
+    ANSWER,
+    BUDGET,
+    ESTIMATE,
+    KEY,
+    SQL,
+    Scripted,
+    async_call,
+    ok,
+    page,
+    refused,
+    sync_call,
+)
 
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from contracts.ledger import ANNA, NOW, Books_, LedgerPlace, answer, refusal, spent, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import Conflict, InvalidArgument, LedgerFailed, NotSupported
 from sfumato.ledger import Ledger
@@ -24,6 +23,7 @@ from sfumato.ledger.cells import CellCounts, Place, ResealedCells, Seal, Seals
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.usage import usage
+from tests.contracts.ledger import ANNA, NOW, Books_, LedgerPlace, answer, refusal, spent, top
 
 DAY = timedelta(days=1)
 A, B, C = '"a"', '"b"', '"c"'

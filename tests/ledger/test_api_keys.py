@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import postgres
 from sfumato.config import LedgerSettings
 from sfumato.errors import InvalidArgument, LedgerFailed, NotFound
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.api_keys import ApiKey, ApiKeys
+from tests.helpers import postgres
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 LATER = NOW + timedelta(days=1000)

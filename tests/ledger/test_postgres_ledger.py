@@ -9,8 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import postgres
-from contracts.ledger import (
+from sfumato.accounting import Charge
+from sfumato.config import LedgerSettings
+from sfumato.ledger import Revealed, open_ledger
+from tests.contracts.ledger import (
     NOW,
     InPostgres,
     LedgerContract,
@@ -24,9 +26,7 @@ from contracts.ledger import (
     spent,
     top,
 )
-from sfumato.accounting import Charge
-from sfumato.config import LedgerSettings
-from sfumato.ledger import Revealed, open_ledger
+from tests.helpers import postgres
 
 pytestmark = pytest.mark.slow  # a real server; SQLite keeps the same contract in `make check`
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from contracts.ledger import ACME, ANNA, BOB, NOW, UNIT, Killed, answer, histogram, own, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import BudgetExhausted, LedgerFailed
@@ -24,6 +23,7 @@ from sfumato.ledger import Account, Debit, open_ledger, sqlite
 from sfumato.ledger.fence import UNWRITABLE, Fence, Mark, SpentTotal
 from sfumato.ledger.group_commit import LOST, Batch
 from sfumato.ledger.sqlite import SQLiteStore
+from tests.contracts.ledger import ACME, ANNA, BOB, NOW, UNIT, Killed, answer, histogram, own, top
 
 pytestmark = pytest.mark.slow  # threads and processes
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from contracts.ledger import ANNA, NOW, InSQLite, LedgerContract, answer, refusal, reserve, spent, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError
 from sfumato.ledger import Ledger, open_ledger
+from tests.contracts.ledger import ANNA, NOW, InSQLite, LedgerContract, answer, refusal, reserve, spent, top
 
 
 class TestSQLiteLedger(InSQLite, LedgerContract):

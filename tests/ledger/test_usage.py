@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from contracts.ledger import acme, answer, histogram, own, ranking, reserve, top
 from sfumato.accounting import Charge
 from sfumato.config import Config, LedgerSettings, read_config
 from sfumato.errors import InvalidArgument
@@ -31,6 +30,7 @@ from sfumato.ledger.usage import (
     usage,
 )
 from sfumato.show import Panel, steps
+from tests.contracts.ledger import acme, answer, histogram, own, ranking, reserve, top
 
 CONFIG = """
 [budgets.partner]

@@ -12,7 +12,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_jobs import ITEMS, PRICE, World, new_world, unread, values
 
 from sfumato.accounting import NOTHING
 from sfumato.errors import Conflict
@@ -21,6 +20,8 @@ from sfumato.release import job, outputs
 from sfumato.release.outputs import read, target
 from sfumato.release.verify import differences
 from sfumato.session import Session
+from tests.helpers.children import environment
+from tests.release.test_jobs import ITEMS, PRICE, World, new_world, unread, values
 
 pytestmark = pytest.mark.slow
 
@@ -71,12 +72,10 @@ def child(folder: str, ledger: str, out: str, point: str, meet: int) -> None:
 
 
 def started(world: World, out: str, point: str = "", meet: int = 0) -> subprocess.Popen[str]:
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-    code = "import json, sys; sys.path[:0] = json.loads(sys.argv[1]); import test_job_kills as kills; "
-    code += "kills.child(*json.loads(sys.argv[2]))"
-    arguments = [json.dumps(paths), json.dumps([str(world.folder), world.ledger, out, point, meet])]
+    code = f"import json, sys; from {__name__} import child; child(*json.loads(sys.argv[1]))"
+    arguments = json.dumps([str(world.folder), world.ledger, out, point, meet])
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], text=True, **pipes)
+    return subprocess.Popen([sys.executable, "-c", code, arguments], env=environment(), text=True, **pipes)
 
 
 def ended(process: subprocess.Popen[str]) -> str:

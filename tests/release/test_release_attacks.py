@@ -8,13 +8,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_jobs import World, new_world
 
 from sfumato.accounting import NOTHING
 from sfumato.errors import Conflict, Failed, InvalidArgument
 from sfumato.release import Mean, Quantile, Sum, Units, aggregates_job, counts_job, outputs
 from sfumato.release.outputs import target
 from sfumato.release.verify import differences
+from tests.release.test_jobs import World, new_world
 
 pytestmark = pytest.mark.slow
 

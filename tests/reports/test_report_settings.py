@@ -9,7 +9,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from adverts import Adverts, events, hierarchy
 
 from sfumato.catalog import Catalog
 from sfumato.config import Config, Reference, read_config
@@ -17,6 +16,7 @@ from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticS
 from sfumato.errors import ConfigError
 from sfumato.query.reports.calendar import Calendar
 from sfumato.reports.policies import report_policies, report_problems
+from tests.helpers.adverts import Adverts, events, hierarchy
 
 FOLDER = Path("/srv/sfumato")
 

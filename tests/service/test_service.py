@@ -22,8 +22,6 @@ from typing import Any
 import duckdb
 import pytest
 from anyio.from_thread import BlockingPortal
-from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, check_schema
-from worlds import NOW
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import ConfigError, EngineFailed, InvalidArgument, LedgerFailed
@@ -34,6 +32,8 @@ from sfumato.service import app as app_module
 from sfumato.service import limits, middleware
 from sfumato.service import server as server_module
 from sfumato.session import Session
+from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, check_schema
+from tests.helpers.worlds import NOW
 
 Serving = Callable[..., Served]
 

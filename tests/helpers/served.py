@@ -14,15 +14,15 @@ from urllib.parse import unquote
 
 import anyio
 import jsonschema
-from advertised import BY_DAY, new_ads
 from anyio.from_thread import BlockingPortal
-from worlds import NOW, World, new_world
 
 from sfumato.accounting import Charge
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.service.app import create_app
 from sfumato.service.middleware import HEADERS
 from sfumato.session import Session
+from tests.helpers.advertised import BY_DAY, new_ads
+from tests.helpers.worlds import NOW, World, new_world
 
 TOP = {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": 5}
 REGIONS = {"type": "histogram", "table": "engagements", "by": "region", "measure": "members"}

@@ -18,6 +18,7 @@ import duckdb
 
 from sfumato.accounting import Charge
 from sfumato.session import Session
+from tests.helpers.children import environment
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 REGIONS = ("amer", "apac", "emea")
@@ -200,15 +201,13 @@ def alone(function: Callable[..., Any], *arguments: Any) -> Any:
     Arguments and result travel as JSON. The function must be at the top of its module.
     """
     code = (
-        "import importlib, json, sys; sys.path[:0] = json.loads(sys.argv[1]); name, function = sys.argv[2:4]; "
-        "found = getattr(importlib.import_module(name), function)(*json.loads(sys.argv[4])); "
+        "import importlib, json, sys; name, function, arguments = sys.argv[1:]; "
+        "found = getattr(importlib.import_module(name), function)(*json.loads(arguments)); "
         "print('\\n' + json.dumps(found))"
     )
-    here = Path(__file__).parent
-    paths = json.dumps([str(here), str(here.parent)])
-    command = [sys.executable, "-c", code, paths, function.__module__, function.__name__, json.dumps(arguments)]
-    one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | one_thread)
+    command = [sys.executable, "-c", code, function.__module__, function.__name__, json.dumps(arguments)]
+    one_thread = environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=one_thread)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 

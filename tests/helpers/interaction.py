@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sfumato.accounting import Charge, Filter
-
-from .laws import Law
+from tests.helpers.laws import Law
 
 
 @dataclass(frozen=True, eq=False)

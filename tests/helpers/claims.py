@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from sfumato.accounting import zcdp_delta
-
-from .laws import TOLERANCE, Pair, exact_delta, renyi, worst_delta
+from tests.helpers.laws import TOLERANCE, Pair, exact_delta, renyi, worst_delta
 
 # Where a ledger's claim is checked: epsilon at these multiples of the mechanism's own.
 MULTIPLES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from worlds import World, new_world
+
+from tests.helpers.worlds import World, new_world
 
 TITLES = ("analyst", "designer", "engineer", "nurse", "teacher", "welder")
 CREATIVES = (

@@ -16,11 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-from worlds import World
 
 from sfumato.config import load_config
 from sfumato.ledger import open_ledger
 from sfumato.ledger.api_keys import ApiKeys
+from tests.helpers.worlds import World
 
 PATIENCE_S = 30
 
