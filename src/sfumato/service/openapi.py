@@ -17,6 +17,7 @@ from sfumato.ledger.usage import MAX_BUDGETS
 from sfumato.problems import PLACE, PROBLEM_TYPES, named
 from sfumato.query.reports.policy import OPTIONS
 from sfumato.service.limits import MAX_KEY
+from sfumato.wire import Note, schemas
 
 Json: TypeAlias = dict[str, Any]
 
@@ -86,6 +87,7 @@ RECEIPT: Json = {
 }
 
 SCHEMAS: Mapping[str, Json] = {
+    **schemas([Note]),
     "Charge": _object(
         {"information": AMOUNT, "calls": AMOUNT},
         description="What a question costs: units of information, and calls that name groups nobody listed.",
@@ -175,7 +177,7 @@ SCHEMAS: Mapping[str, Json] = {
             "rows": _list({"type": "object", "additionalProperties": CELL}, description="The largest first."),
             "stopped": {**FLAG, "description": "Whether noise, and not the length asked for, ended the list."},
             "receipt": _ref("Receipt"),
-            "notes": _list(TEXT),
+            "notes": _list(_ref("Note")),
         }
     ),
     "Guarantee": _object(
@@ -214,7 +216,7 @@ SCHEMAS: Mapping[str, Json] = {
             ),
             "stopped": {"const": False},
             "receipt": _ref("ReportReceipt"),
-            "notes": _list(TEXT),
+            "notes": _list(_ref("Note")),
             "options": _list(OPTION, description="Those that were applied."),
             "zone": {**TEXT, "description": "Whose clocks show `start` and `end`."},
         }
@@ -446,7 +448,7 @@ ANSWER: Json = {
         "digest": DIGEST,
         "repeat": False,
     },
-    "notes": ["groups below a noisy threshold are absent"],
+    "notes": [{"code": "small-groups-absent", "text": "groups below a noisy threshold are absent"}],
 }
 
 REPORT: Json = {
@@ -493,8 +495,8 @@ REPORT: Json = {
         "guarantee": {"epsilon": 45.0, "unit": "event"},
     },
     "notes": [
-        "the guarantee is for one event; a person with many events is hidden less",
-        "counts below 3 are not shown",
+        {"code": "event-level", "text": "the guarantee is for one event; a person with many events is hidden less"},
+        {"code": "small-counts-hidden", "text": "counts below 3 are not shown"},
     ],
     "options": [],
     "zone": "America/New_York",
