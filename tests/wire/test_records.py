@@ -253,6 +253,8 @@ SERIES = Report(
     end=week(9),
     complete_until=week(4),
     granularity="week",
+    options=[],
+    zone="UTC",
 )
 BY_TITLE = replace(
     SERIES,
@@ -312,7 +314,7 @@ class TestReports:
     def test_a_number_that_was_raised_has_no_interval(
         self, options: tuple[str, ...], attribute: bool, said: str
     ) -> None:
-        report = replace(BY_TITLE if attribute else SERIES, options=options)
+        report = replace(BY_TITLE if attribute else SERIES, options=[*options])
         assert report.lines()["receipt"] == f"canonical_laplace, {said}"
         raised = said.startswith("noise")
         assert report.sheet().bounded is not raised

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, Self, TypeAlias
@@ -55,13 +56,23 @@ def schemas(records: Iterable[type[Struct]]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
         records, schema_hook=_schema, ref_template="#/components/schemas/{name}"
     )
-    for schema in components.values():
+    whole = {record.__name__ for record in _subclasses(Record) if not record.__struct_config__.omit_defaults}
+    for name, schema in components.items():
         schema.pop("title", None)
+        schema["description"] = inspect.cleandoc(schema.get("description", "")).partition("\n\n")[0].replace("\n", " ")
         if schema.get("type") == "object":
             schema["additionalProperties"] = False
         for field in schema.get("properties", {}).values():
             field.pop("default", None)  # it says how Python fills a field in, not what travels
+        if name in whole:
+            schema["required"] = [*schema["properties"]]
     return components
+
+
+def _subclasses(record: type[Record]) -> Iterator[type[Record]]:
+    for each in record.__subclasses__():
+        yield each
+        yield from _subclasses(each)
 
 
 def _encode(value: object) -> Any:

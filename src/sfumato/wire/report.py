@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from msgspec import Meta, field
+from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from sfumato.wire import notes as codes
@@ -46,9 +46,9 @@ class Report(Answer, frozen=True, kw_only=True):
     start: Annotated[Moment, Meta(description="Of the range that was asked for; as in the rows.")]
     end: Annotated[Moment, Meta(description="It is not in the range.")]
     complete_until: Annotated[Moment, Meta(description="Everything before it is in the numbers.")]
-    granularity: Annotated[str, Meta(description="`all`, one number for the range; or a level of time.")] = ALL
-    options: Annotated[list[str], Meta(description="Those that were applied.")] = field(default_factory=list)
-    zone: Annotated[str, Meta(description="Whose clocks show `start` and `end`.")] = "UTC"
+    granularity: Annotated[str, Meta(description="`all`, one number for the range; or a level of time.")]
+    options: Annotated[list[str], Meta(description="Those that were applied.")]
+    zone: Annotated[str, Meta(description="Whose clocks show `start` and `end`.")]
 
     def __post_init__(self) -> None:
         Answer.__post_init__(self)
