@@ -17,6 +17,7 @@ from sfumato.cli import main
 from sfumato.problems import PLACE, PROBLEM_TYPES, ProblemType
 
 PAGES = Path(__file__).parent / "reference"
+STUB = Path(sfumato.__file__).with_suffix(".pyi")
 NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
 
 PROBLEMS = """\
@@ -75,7 +76,25 @@ def _commands(command: click.Command, name: str, parent: click.Context | None) -
     return page + [entry for name in below for entry in _commands(below[name], name, context)]
 
 
+def stub() -> str:
+    """`sfumato/__init__.pyi`: the table of public names, as type checkers read it."""
+    renamed = sfumato.OTHER_NAMES
+    imports = (f"from {home} import {name} as {name}" for name, home in sfumato.PUBLIC.items() if name not in renamed)
+    others = (f"{name} = {of}" for name, of in renamed.items())
+    told = "\n".join([*sorted(imports), "", *others])
+    return f"# Written by `make docs` from the table in __init__.py.\n{told}\n\n{_STUB_END}"
+
+
+_STUB_END = """\
+__version__: str
+__all__: list[str]
+PUBLIC: dict[str, str]
+OTHER_NAMES: dict[str, str]
+"""
+
+
 if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"wrote docs/reference/{name}\n")
