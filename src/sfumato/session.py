@@ -30,8 +30,8 @@ from sfumato.ledger import (
     Reservation,
     Settled,
     accounts_of,
+    budget_accounts,
     open_ledger,
-    report,
 )
 from sfumato.ledger.cells import Seals
 from sfumato.mechanisms import Step, context
@@ -44,7 +44,7 @@ from sfumato.query.sql import read_sql
 from sfumato.query.values import plain
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, TableRow, Tables
+from sfumato.wire import Answer, BudgetReport, ChargeRow, Charges, Estimate, Report, Standing, TableRow, Tables
 
 RequestLike: TypeAlias = str | Request | Mapping[str, Any]
 
@@ -90,7 +90,7 @@ class Session:
 
         A `call` that was made before gives what it gave then, even where the data has a new version since.
         """
-        if call is not None and (begun := self._desk.ledger.called(self._own(analyst), call)) is not None:
+        if call is not None and (begun := self._desk.ledger.earlier_call(self._own(analyst), call)) is not None:
             return self._called_again(begun, analyst)
         listing = self._listing(question)
         if listing is not None:
@@ -127,7 +127,7 @@ class Session:
                 yield shortest
 
         worst, *others = ledger.prices(inquiry.ask(self._desk.epoch), outcomes)
-        standings = ledger.left(inquiry.accounts, self._clock())
+        standings = ledger.standings(inquiry.accounts, self._clock())
         enforced = [
             standing.left
             for standing, account in zip(standings, inquiry.accounts, strict=True)
@@ -145,7 +145,10 @@ class Session:
 
     def budget(self, analyst: str) -> BudgetReport:
         """What an analyst may still spend: her own account, her organisation's, and those of capped tables."""
-        return report(self.config, self._desk.ledger, analyst, self._clock())
+        mode = self.config.budgets[self.config.analyst(analyst).budget].mode
+        standings = self._desk.ledger.standings(budget_accounts(self.config, analyst), self._clock())
+        accounts = [Standing(s.account, s.limit, s.granted, s.spent, s.reserved, s.resets) for s in standings]
+        return BudgetReport(analyst, mode, standings[0].resets, accounts)
 
     def charges(self, analyst: str, *, cursor: str | None = None, rows: int = 100) -> Charges:
         """What an analyst's questions have cost, the latest first. `cursor` is the `next` of the page before."""
@@ -155,7 +158,10 @@ class Session:
         ):
             raise InvalidArgument("cursor", "must be the `next` of the page before")
         before = None if cursor is None else int(cursor)
-        return self._desk.ledger.history(analyst, before=before, rows=whole("rows", rows, at_least=1, at_most=10_000))
+        rows = whole("rows", rows, at_least=1, at_most=10_000)
+        history = self._desk.ledger.history(analyst, before=before, rows=rows)
+        listed = [ChargeRow(row.at, row.digest, row.account, row.charge, row.state) for row in history.rows]
+        return Charges(listed, history.next)
 
     def report(
         self,
@@ -236,7 +242,7 @@ class Session:
         and its worst case is spent. `which` leaves alone what may be in the hands of another process.
         """
         finished = 0
-        for hold in self._desk.ledger.holds():
+        for hold in self._desk.ledger.reservations():
             if hold.request.get("type") == "release" or not which(hold):
                 continue  # whoever began a release runs it again, by its name
             try:
@@ -267,7 +273,7 @@ class Session:
         found = self._as_called(begun, analyst)
         if found is not None:
             return found
-        hold = self._desk.ledger.hold(self._own(analyst), begun.digest)
+        hold = self._desk.ledger.reservation(self._own(analyst), begun.digest)
         inquiry = None if hold is None else self._resumed(hold)
         if inquiry is not None:
             answer(inquiry, self._desk, resume=True)
@@ -278,7 +284,7 @@ class Session:
 
     def _receipted(self, call: IdempotentCall, found: Answer, analyst: str) -> Answer:
         """A repeat that another attempt of the same call has paid for is that attempt's answer."""
-        begun = self._desk.ledger.called(self._own(analyst), call)
+        begun = self._desk.ledger.earlier_call(self._own(analyst), call)
         return found if begun is None or begun.free else self._as_called(begun, analyst) or found
 
     def _as_called(self, begun: EarlierCall, analyst: str) -> Answer | None:

@@ -64,7 +64,7 @@ def test_two_hundred_spellings_are_charged_once(number, tmp_path):
         for _ in range(spellings.SPELLINGS):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)
             given.append(answer(PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES)), desk))
-        [standing] = ledger.left([ANNA], NOW)
+        [standing] = ledger.standings([ANNA], NOW)
     first, *repeats = given
     assert first.receipt.charge == standing.spent > NOTHING
     assert all(repeat.receipt.repeat and repeat.receipt.charge == NOTHING for repeat in repeats)

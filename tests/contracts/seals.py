@@ -513,7 +513,7 @@ class SealsContract(LedgerPlace):
         before = (
             ledger.history(None),
             ledger.history("anna"),
-            ledger.left([ANNA], NOW),
+            ledger.standings([ANNA], NOW),
             self.raw("SELECT * FROM balances"),
         )
         seals = Seals(ledger)
@@ -531,7 +531,7 @@ class SealsContract(LedgerPlace):
         after = (
             ledger.history(None),
             ledger.history("anna"),
-            ledger.left([ANNA], NOW),
+            ledger.standings([ANNA], NOW),
             self.raw("SELECT * FROM balances"),
         )
         assert after == before
@@ -744,7 +744,7 @@ class SealsContract(LedgerPlace):
         with store.writing() as run:
             migrate(run, 0, to=3)
         store.close()
-        Fence(self.fence).begin(Mark(*self.raw("SELECT id, sequence, head FROM ledger")[0]))
+        Fence(self.fence).restart(Mark(*self.raw("SELECT id, sequence, head FROM ledger")[0]))
         ledger = self.make()
         seals = Seals(ledger)
         for call in (lambda: read(seals, days(1)), lambda: opened(seals, days(1)), lambda: resealed(seals)):

@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def fence(path: Path) -> Fence:
     begun = Fence(path)
-    begun.begin(mark(0))
+    begun.restart(mark(0))
     return begun
 
 
@@ -119,7 +119,7 @@ def test_a_fence_cut_short_is_not_put_in_place(fence, path, monkeypatch):
         os, "write", lambda descriptor, line: whole(descriptor, line[:9] if next(cuts, False) else line)
     )
     try:
-        fence.begin(mark(3, anna=5))
+        fence.restart(mark(3, anna=5))
     except LedgerFailed:
         assert Fence(path).mark() == mark(0)
         return
@@ -155,14 +155,14 @@ import os, sys
 from pathlib import Path
 from sfumato.accounting import Charge
 from sfumato.ledger import fence
-from sfumato.ledger.fence import Fence, Mark, Total
+from sfumato.ledger.fence import Fence, Mark, SpentTotal
 
 path, me = Path(sys.argv[1]), int(sys.argv[2])
 fence._COMPACT_AT = 4096
 for turn in range(1, 61):
-    totals = {f"analyst{me}": Total("2026-11-01", Charge(turn))}
+    totals = {f"analyst{me}": SpentTotal("2026-11-01", Charge(turn))}
     if turn % 20 == 0:
-        totals[f"turn{turn} of {me}"] = Total("", Charge(me))
+        totals[f"turn{turn} of {me}"] = SpentTotal("", Charge(me))
     Fence(path).advance(Mark("ledger", 4 * turn + me, "head", totals))
 """
 

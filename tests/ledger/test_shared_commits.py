@@ -55,6 +55,7 @@ class FailingCommits:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SQLiteStore]:
     made = SQLiteStore(tmp_path / "books.db")
+    made.open()
     with made.writing() as run:
         run("CREATE TABLE things (thing TEXT)")
     yield made
@@ -98,7 +99,7 @@ def together(
     def first() -> None:
         with store.writing() as run:
             run(INSERT, "first")
-            until(lambda: len(store._door) == len(others))
+            until(lambda: len(store._queue) == len(others))
 
     begun = {"first": pool.submit(first)}
     until(lambda: store._batch is not None)
@@ -130,7 +131,7 @@ def test_one_alone_commits_at_once_and_needs_no_savepoint(store):
 def test_what_changes_nothing_waits_for_nobody(store, monkeypatch):
     done: list[bool] = []
     monkeypatch.setattr(Batch, "wait", lambda batch, _: done.append(batch.done))
-    store._door.add(-1)  # somebody is about to come, for ever
+    store._queue.add(-1)  # somebody is about to come, for ever
     with store.writing() as run:
         run("SELECT * FROM things")
     put(store, "a")
@@ -190,7 +191,7 @@ def test_a_transaction_that_sqlite_takes_back_fails_all_of_its_parts(store, pool
     def first() -> None:
         with store.writing() as run:
             run(INSERT, "first")
-            until(lambda: len(store._door) == 1)
+            until(lambda: len(store._queue) == 1)
 
     futures = [pool.submit(first)]
     until(lambda: store._batch is not None)
@@ -217,7 +218,7 @@ def test_readers_see_what_is_committed_and_wait_for_nobody(store, pool):
         with store.writing() as run:
             run(INSERT, "first")
             seen.append(pool.submit(look).result(30))
-            until(lambda: bool(store._door))
+            until(lambda: bool(store._queue))
 
     futures = [pool.submit(first)]
     until(lambda: store._batch is not None)
@@ -261,7 +262,7 @@ def test_an_interrupt_while_waiting_leaves_no_transaction_open(store, monkeypatc
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    store._door.add(-1)  # so that it waits
+    store._queue.add(-1)  # so that it waits
     monkeypatch.setattr(Batch, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         put(store, "a")
@@ -270,7 +271,7 @@ def test_an_interrupt_while_waiting_leaves_no_transaction_open(store, monkeypatc
 
 def test_nobody_waits_for_ever_for_one_who_was_interrupted_at_the_door(store, monkeypatch):
     monkeypatch.setattr(sqlite, "_PATIENCE_S", 0.01)
-    store._door.add(-1)
+    store._queue.add(-1)
     put(store, "a")
     assert on_disk(store) == {"a"}
 
@@ -281,22 +282,22 @@ def test_a_part_half_taken_back_is_never_committed(store, pool, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    store._door.add(-1)
+    store._queue.add(-1)
     first = pool.submit(put, store, "first")
     until(lambda: store._batch is not None and store._batch.parts == 1)
     with monkeypatch.context() as patch:
         patch.setattr(store, "_take_back", interrupted)
-        patch.setattr(store, "_leave", lambda: None)
+        patch.setattr(store, "_commit_if_last", lambda: None)
         with pytest.raises(KeyboardInterrupt):
             put(store, "half", ZeroDivisionError)
-    store._door.discard(-1)
+    store._queue.discard(-1)
     put(store, "next")
     assert str(first.exception(30)) == LOST
     assert on_disk(store) == {"next"}
 
 
 def test_closing_commits_for_those_who_wait(store, pool):
-    store._door.add(-1)
+    store._queue.add(-1)
     waiting = pool.submit(put, store, "a")
     until(lambda: store._batch is not None and store._batch.parts == 1)
     store.close()
@@ -312,6 +313,7 @@ from pathlib import Path
 from sfumato.ledger.sqlite import SQLiteStore
 
 store = SQLiteStore(Path(sys.argv[1]))
+store.open()
 for number in range(5):
     with store.writing() as run:
         run("INSERT INTO things VALUES (?)", f"other {number}")
@@ -350,7 +352,7 @@ def mark(sequence: int, **spent: int) -> Mark:
 @pytest.fixture
 def fence(tmp_path: Path) -> Fence:
     begun = Fence(tmp_path / "state" / "fence")
-    begun.begin(mark(0))
+    begun.restart(mark(0))
     return begun
 
 
@@ -485,7 +487,7 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
                     return account.name, answer(ledger, question).charge
                 if kind == 1:
                     ledger.grant(account, UNIT, "more", NOW)
-                assert ledger.left([account], NOW)[0].left >= NOTHING
+                assert ledger.standings([account], NOW)[0].left >= NOTHING
             except BudgetExhausted:
                 pass
             return account.name, NOTHING
@@ -497,10 +499,10 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
         with ThreadPoolExecutor(16) as threads:
             receipts = [receipt for mine in threads.map(live, range(16)) for receipt in mine]
         assert ledger.verify() == []
-        assert ledger.holds() == []
+        assert ledger.reservations() == []
         rows, seen = ledger.history(None, rows=10_000).rows, Fence(settings.fence).mark()
         for account in (*analysts, ACME):
-            standing = ledger.left([account], NOW)[0]
+            standing = ledger.standings([account], NOW)[0]
             settled = [row.charge for row in rows if (row.account, row.state) == (account.name, "settled")]
             assert (standing.reserved, standing.spent) == (NOTHING, sum(settled, NOTHING))
             assert standing.left >= NOTHING

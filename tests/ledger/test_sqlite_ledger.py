@@ -107,7 +107,7 @@ class TestTheDefaultFence:
         with self.opened() as ledger:
             assert "belongs to another ledger" in str(refusal(lambda: reserve(ledger, top())))
             ledger.recover([ANNA], NOW)
-            assert ledger.left([ANNA], NOW)[0].left == NOTHING
+            assert ledger.standings([ANNA], NOW)[0].left == NOTHING
         with self.opened() as ledger:
             assert ledger.verify() == []
 

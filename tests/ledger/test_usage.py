@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -17,7 +16,8 @@ from sfumato.accounting import Charge
 from sfumato.config import Config, LedgerSettings, read_config
 from sfumato.errors import InvalidArgument
 from sfumato.ledger import Ledger, open_ledger
-from sfumato.ledger.tables import Balance, Books, Row
+from sfumato.ledger.tables import Books
+from sfumato.ledger.types import Balance, Row
 from sfumato.ledger.usage import (
     ENFORCED,
     MAX_BUDGETS,
@@ -30,7 +30,6 @@ from sfumato.ledger.usage import (
     read_range,
     usage,
 )
-from sfumato.show import Panel, steps
 
 CONFIG = """
 [budgets.partner]
@@ -127,7 +126,7 @@ def test_repeats_reservations_and_grants_are_not_spending(ledger):
 
 def test_what_was_kept_and_recovered_is_spending(ledger):
     reserve(ledger, top(9, "kept", ANNA), now=at(5))
-    [hold] = ledger.holds()
+    [hold] = ledger.reservations()
     ledger.keep(hold, at(6))
     with ledger._store.writing() as run:
         books = Books(run)
@@ -144,7 +143,6 @@ def test_an_empty_ledger_has_no_usage_and_nobody_runs_dry(ledger):
     assert found.usage.to_dict() == {"since": "2026-11-01", "until": "2026-11-30", "rows": []}
     assert found.forecast.periods == found.forecast.analysts == 0
     assert {day.of for days in found.forecast.budgets.values() for day in days} == {0}
-    assert all(not panel.lines for panel in found.forecast.panels())
 
 
 def test_many_rows_are_counted_by_the_store(ledger):
@@ -358,37 +356,3 @@ def test_a_year_is_the_most_that_is_read(ledger):
     usage(ledger, november(1), november(1) + timedelta(days=365))
     with pytest.raises(InvalidArgument, match="at most 366 days"):
         usage(ledger, november(1), november(1) + timedelta(days=366))
-
-
-# -- pictures --
-
-
-def test_a_panel_is_a_kind_and_a_line_is_a_budget():
-    found = forecast([spent(november(3), "anna", 5, 2)], [Charge(4, 1), Charge(4, 3), Charge(Fraction(1, 2), 1)])
-    information, calls, either = found.panels()
-    assert [*information.lines] == ["4 units", "1/2 units"]
-    assert [*calls.lines] == ["1 call", "3 calls"]
-    assert [*either.lines] == ["4 units, 1 call", "4 units, 3 calls", "1/2 units, 1 call"]
-    assert calls.lines["1 call"] == (1.0,) * 31
-    assert calls.lines["3 calls"] == (0.0,) * 31
-
-
-def test_the_picture_has_steps_from_nothing_a_percent_axis_and_a_legend():
-    panels = [
-        Panel("information", {"10 units": (0.25, 0.5), "20 units": (0.0, 0.13)}),
-        Panel("calls", {"1 call": (0, 0)}),
-    ]
-    picture = steps(panels, title="Dry", about=["of 8 periods"])
-    left, right = picture.spec["hconcat"]
-    assert [point["share"] for point in left["data"]["values"]] == [0, 0.25, 0.5, 0, 0, 0.13]
-    assert [point["day"] for point in left["data"]["values"]] == [0, 1, 2, 0, 1, 2]
-    assert left["mark"]["interpolate"] == "step-before"
-    assert left["encoding"]["y"]["scale"]["domain"] == right["encoding"]["y"]["scale"]["domain"] == [0, 0.5]
-    drawn = ET.fromstring(picture.to_svg())  # noqa: S314
-    said = ["".join(node.itertext()) for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"Dry", "of 8 periods", "information", "calls", "10 units", "20 units", "1 call", "0%", "50%"} <= {*said}
-    assert said.count("1 call") == 1
-
-
-def test_nothing_to_draw_is_still_a_picture():
-    assert "<svg" in steps([Panel("information", {})], title="Dry", about=["nobody"]).to_svg()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,18 @@ from sfumato.cli.output import DIFFERENT, Commands, answering, items, now, parag
 from sfumato.errors import InvalidArgument, LedgerSetBack, NotFound, nearest
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from rich.console import RenderableType
 
+    from sfumato.accounting import Charge
     from sfumato.config import Config
-    from sfumato.ledger import Account, Ledger, Row
-    from sfumato.ledger.usage import Overview
+    from sfumato.ledger import Account, Ledger, Row, Standing
+    from sfumato.ledger.usage import Forecast, Overview
+    from sfumato.show import Panel
+    from sfumato.wire import BudgetReport
+    from sfumato.wire import Standing as Record
 
 
 class Amount(click.ParamType[Fraction]):
@@ -60,16 +65,20 @@ def standing(as_json: bool, config: str, analyst: str | None, releases: bool) ->
     from rich.console import Group
 
     from sfumato.cli.terminal import render_budget
-    from sfumato.ledger.accounts import published, report
+    from sfumato.ledger import budget_accounts
+    from sfumato.ledger.accounts import release_account
 
     if releases and analyst is not None:
         raise InvalidArgument("--releases", "are nobody's: leave --analyst out")
     with _opened(config) as (settings, ledger):
         if releases:
-            reports = [published(settings, ledger, name, now()) for name in settings.budgets]
+            paying = [release_account(settings, name) for name in settings.budgets]
+            found = {account.name: [account] for account in paying}
         else:
             names = list(settings.analysts) if analyst is None else [analyst]
-            reports = [report(settings, ledger, name, now()) for name in names]
+            found = {name: budget_accounts(settings, name) for name in names}
+        moment = now()
+        reports = [_report(name, accounts, ledger, moment) for name, accounts in found.items()]
     serial = {"rows": [each.to_dict() for each in reports]} if analyst is None else reports[0].to_dict()
 
     def page() -> RenderableType:
@@ -77,6 +86,20 @@ def standing(as_json: bool, config: str, analyst: str | None, releases: bool) ->
         return Group(*parts[1:]) if parts else paragraphs("There are no analysts in the file.")
 
     show(serial, page, as_json=as_json)
+
+
+def _report(name: str, accounts: Sequence[Account], ledger: Ledger, moment: datetime) -> BudgetReport:
+    from sfumato.wire import BudgetReport
+
+    standings = ledger.standings(accounts, moment)
+    return BudgetReport(name, accounts[0].budget.mode, standings[0].resets, [_as_record(each) for each in standings])
+
+
+def _as_record(standing: Standing) -> Record:
+    from sfumato.wire import Standing as Record
+
+    s = standing
+    return Record(s.account, s.limit, s.granted, s.spent, s.reserved, s.resets)
 
 
 @budget.command("history")
@@ -92,13 +115,15 @@ def history(as_json: bool, config: str, analyst: str | None, cursor: str | None,
       sfumato budget history --analyst anna --rows 50
     """
     from sfumato.cli.terminal import render_charges
+    from sfumato.wire import ChargeRow, Charges
 
     if cursor is not None and not re.fullmatch("[0-9]{1,18}", cursor):
         raise InvalidArgument("--cursor", "must be the `next` of the page before")
     with _opened(config) as (settings, ledger):
         if analyst is not None:
             settings.analyst(analyst)
-        charges = ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
+        found = ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
+    charges = Charges([ChargeRow(r.at, r.digest, r.account, r.charge, r.state) for r in found.rows], found.next)
     show(charges.to_dict(), lambda: render_charges(charges), as_json=as_json)
 
 
@@ -198,17 +223,43 @@ _TITLE = "Analysts who would run dry"
 def _about(found: Overview) -> list[str]:
     """Whose shares these are. Periods count from the first of the month on, so that a month is whole."""
     begun, until = found.usage.since.replace(day=1), found.usage.until
+    whole = f"{_plural(found.forecast.periods, 'period')} of {_plural(found.forecast.analysts, 'analyst')}"
     return [
-        f"share of {found.forecast.whole()} in which more than the budget was spent",
+        f"share of {whole} in which more than the budget was spent",
         f"periods begun since {begun}, as far as {until}",
     ]
+
+
+def panels(forecast: Forecast) -> list[Panel]:
+    """The shares as a picture needs them: one panel per part of a budget, one line per budget that differs in it."""
+    from sfumato.ledger.usage import PARTS
+    from sfumato.show import Panel
+
+    shown = forecast.budgets.items() if forecast.periods else ()
+    return [
+        Panel(
+            part, {_label(budget, part): tuple(getattr(day, part) / day.of for day in days) for budget, days in shown}
+        )
+        for part in PARTS
+    ]
+
+
+def _label(budget: Charge, part: str) -> str:
+    units, calls = _plural(budget.information, "unit"), _plural(budget.calls, "call")
+    return {"information": units, "calls": calls, "either": f"{units}, {calls}"}[part]
+
+
+def _plural(amount: int | Fraction, noun: str) -> str:
+    if amount.denominator != 1:
+        return f"{amount} {noun}s"
+    return f"{int(amount):,} {noun}{'' if amount == 1 else 's'}"
 
 
 def _draw(found: Overview, path: Path) -> None:
     from sfumato.show import steps
 
     about = _about(found) if found.forecast.periods else [NOBODY]
-    picture = steps(found.forecast.panels()[:2], title=_TITLE, about=about)
+    picture = steps(panels(found.forecast)[:2], title=_TITLE, about=about)
     try:
         picture.save(path)
     except OSError:
@@ -225,7 +276,7 @@ def _forecast(found: Overview) -> RenderableType:
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.forecast.notes]
     whole, when = _about(found)
     head = paragraphs(f"{_TITLE}: {whole}, by days since its first charge; {when}")
-    return Group(head, "", render_shares(found.forecast.panels()), "", paragraphs(*notes))
+    return Group(head, "", render_shares(panels(found.forecast)), "", paragraphs(*notes))
 
 
 NOBODY = "No analyst has spent anything in these days, so that nothing can be said about other budgets."
@@ -335,7 +386,7 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
         found = ledger.grant(_account(settings, account), amount, reason, now())
     until = "" if found.resets is None else f" until {found.resets}"
     told = f"Granted {amount} to {found.account}. It has {found.left} left{until}."
-    show(found.to_dict(), lambda: paragraphs(told), as_json=as_json)
+    show(_as_record(found).to_dict(), lambda: paragraphs(told), as_json=as_json)
 
 
 @contextmanager
@@ -363,7 +414,7 @@ def _account(config: Config, name: str) -> Account:
 def _distrust(ledger: Ledger) -> LedgerSetBack | None:
     """Why the ledger refuses to go on from where it is, if that is something to recover from."""
     try:
-        ledger.holds()
+        ledger.reservations()
     except LedgerSetBack as error:
         return error
     return None

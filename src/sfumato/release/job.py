@@ -118,11 +118,12 @@ class Job:
             return {}
         ask = self._ask("")
         with self._ledger() as ledger:
-            for begun in ledger.begun(ask.digest):
+            for begun in ledger.requests(ask.digest):
                 self._check_same(begun)
             [charge] = ledger.prices(ask, lambda _: [ask.worst])  # nothing, where the job is begun or finished
-            standings: list[Standing] = ledger.left(ask.accounts, _now())
-        return {"charge": charge.to_dict(), "accounts": [standing.to_dict() for standing in standings]}
+            standings = ledger.standings(ask.accounts, _now())
+        accounts = [Standing(s.account, s.limit, s.granted, s.spent, s.reserved, s.resets) for s in standings]
+        return {"charge": charge.to_dict(), "accounts": [standing.to_dict() for standing in accounts]}
 
     def run(self) -> Released:
         """Release the table and write it. What is wrong with the request is refused before anything is charged."""
@@ -185,13 +186,13 @@ class Job:
             return None
         ask = self._ask("")
         with self._ledger() as ledger:
-            begun = ledger.begun(ask.digest)
+            begun = ledger.requests(ask.digest)
             for each in begun:
                 self._check_same(each)
             if all(each.get("type") == "release" for each in begun):
                 return None  # nothing, or a reservation alone
             ledger.reserve(ask, self._revealed, _now())  # settles at once: an account may have come to pay for it since
-            return _stored(ledger.stored(ask.atom))
+            return _stored(ledger.payload(ask.atom))
 
     def _done_before(self) -> Released | None:
         """Without a ledger, a job is remembered by its table alone."""
@@ -238,7 +239,7 @@ class Job:
                     raise EngineFailed(COULD_NOT + again)
                 found = ledger.settle(ask, found, payload, self._revealed, _now())
             self._check_same(json.loads(found.body))
-            return _stored(ledger.stored(ask.atom))
+            return _stored(ledger.payload(ask.atom))
 
     def _ask(self, epoch: str) -> Debit:
         assert self.purse is not None  # noqa: S101
