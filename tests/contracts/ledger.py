@@ -1,4 +1,4 @@
-"""What every ledger must keep, whatever stores its books. A store's test inherits this and says where they are."""
+"""The contract of every ledger, over any store. The test of a store inherits it and says where the books are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,18 @@ import pytest
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import Budget, LedgerSettings
 from sfumato.errors import BudgetExhausted, ConfigError, Conflict, InvalidArgument, LedgerFailed
-from sfumato.ledger import Account, Debit, EarlierCall, IdempotentCall, Ledger, Reserved, Revealed, Settled, open_ledger
+from sfumato.ledger import (
+    Account,
+    Debit,
+    EarlierCall,
+    IdempotentCall,
+    Ledger,
+    Reserved,
+    Revealed,
+    Settled,
+    find_store,
+    open_ledger,
+)
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.postgres import PostgresStore
@@ -76,15 +87,15 @@ def row_steps(rows: int, *, counts: bool) -> tuple[Step, ...]:
 
 def top(k: int = 2, atom: str = "list", *accounts: Account, counts: bool = True) -> Debit:
     """A list of `k` from a ranking of unknown keys: 2k + 1 units and a call at worst."""
-    return asked(accounts or (ANNA,), atom, {"k": k, "counts": counts}, row_steps(k, counts=counts))
+    return debit_of(accounts or (ANNA,), atom, {"k": k, "counts": counts}, row_steps(k, counts=counts))
 
 
 def histogram(atom: str = "histogram", *accounts: Account, units: Any = 1) -> Debit:
     """All of a public domain, which needs no call."""
-    return asked(accounts or (ANNA,), atom, {"units": str(units)}, (Step("histogram", Charge(units)),))
+    return debit_of(accounts or (ANNA,), atom, {"units": str(units)}, (Step("histogram", Charge(units)),))
 
 
-def asked(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Debit:
+def debit_of(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Debit:
     analyst = accounts[0].name.removeprefix("analyst:")
     digest = " ".join((atom, *map(str, request.values())))
     return Debit(analyst, accounts, digest, atom, "epoch", "daily 2026-11-15", request, worst)
@@ -95,7 +106,7 @@ def ranking(rows: int = 100, word: str = "first") -> str:
     return json.dumps({"rows": rows, "word": word})
 
 
-def showing(ask: Debit) -> Callable[[str], Revealed]:
+def reveal_of(ask: Debit) -> Callable[[str], Revealed]:
     def reveal(payload: str) -> Revealed:
         stored, k = json.loads(payload), ask.request.get("k")
         if k is None:
@@ -109,20 +120,20 @@ def showing(ask: Debit) -> Callable[[str], Revealed]:
 
 
 def reserve(ledger: Ledger, ask: Debit, now: datetime = NOW) -> Reserved | Settled:
-    return ledger.reserve(ask, showing(ask), now)
+    return ledger.reserve(ask, reveal_of(ask), now)
 
 
 def settle(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime = NOW) -> Settled:
-    return ledger.settle(ask, held(ledger, ask), payload or ranking(), showing(ask), now)
+    return ledger.settle(ask, reserved_now(ledger, ask), payload or ranking(), reveal_of(ask), now)
 
 
-def opened_store(store: Store) -> Store:
+def open_store(store: Store) -> Store:
     store.open()
     return store
 
 
-def held(ledger: Ledger, ask: Debit) -> Reserved:
-    """What `reserve` had returned: the atom's nonce of this moment."""
+def reserved_now(ledger: Ledger, ask: Debit) -> Reserved:
+    """What `reserve` would return now: the current nonce of the atom."""
     with ledger._store.reading() as run:
         atom = Books(run).atom(ask.atom)
     return Reserved(bytes.fromhex(atom[0]) if atom else bytes(16))
@@ -134,7 +145,7 @@ def answer(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime
     return settle(ledger, ask, payload, now) if isinstance(found, Reserved) else found
 
 
-def recalled(ledger: Ledger, digest: str, *accounts: Account) -> Settled | None:
+def recall(ledger: Ledger, digest: str, *accounts: Account) -> Settled | None:
     return ledger.recall(accounts[0].name, digest, lambda _: accounts, NOW)
 
 
@@ -152,7 +163,7 @@ def price(ledger: Ledger, ask: Debit) -> Charge:
 
 
 def refusal(call: Callable[[], object]) -> LedgerFailed:
-    """The failure of a call, which carries nothing of what is beneath it."""
+    """The failure of a call. It carries no other exception."""
     with pytest.raises(LedgerFailed) as told:
         call()
     assert told.value.__cause__ is None
@@ -166,14 +177,14 @@ OPERATIONS: dict[str, Callable[[Ledger], object]] = {
     "reservations": lambda ledger: ledger.reservations(),
     "standings": lambda ledger: ledger.standings([ANNA], NOW),
     "prices": lambda ledger: ledger.prices(top(), lambda _: [top().worst]),
-    "recall": lambda ledger: recalled(ledger, top().digest, ANNA),
+    "recall": lambda ledger: recall(ledger, top().digest, ANNA),
     "earlier_call": lambda ledger: ledger.earlier_call(ANNA.name, IdempotentCall.of("key", b"body")),
     "check": lambda ledger: ledger.check(),
     "history": lambda ledger: ledger.history("anna"),
     "grant": lambda ledger: ledger.grant(ANNA, UNIT, "more", NOW),
 }
 
-# What somebody with a raw connection may do to the books that `LedgerContract.busy` leaves behind.
+# Changes through a raw connection to the books that `LedgerContract.busy` makes.
 TAMPERINGS = {
     "a journal row's amount": "UPDATE journal SET spent = '0 0' WHERE sequence = 3",
     "a journal row's analyst": "UPDATE journal SET analyst = 'bob' WHERE sequence = 3",
@@ -241,11 +252,11 @@ class LedgerPlace:
         raise NotImplementedError
 
     def raw(self, statement: str) -> list[tuple[Any, ...]]:
-        """What somebody does to the tables, behind the ledger's back."""
+        """Run a statement without the ledger."""
         raise NotImplementedError
 
     def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        """Put rows into an empty table, behind the ledger's back."""
+        """Put rows into an empty table, without the ledger."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
@@ -291,7 +302,7 @@ class InSQLite(LedgerPlace):
         self.settings = LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence")
 
     def store(self) -> Store:
-        return opened_store(SQLiteStore(self.file))
+        return open_store(SQLiteStore(self.file))
 
     def raw(self, statement: str) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(self.file, isolation_level=None)
@@ -318,7 +329,7 @@ class InPostgres(LedgerPlace):
         self.raw("DROP SCHEMA IF EXISTS sfumato CASCADE")
 
     def store(self) -> Store:
-        return opened_store(PostgresStore(self.settings.url))
+        return open_store(PostgresStore(self.settings.url))
 
     def connected(self) -> Any:
         import psycopg
@@ -351,6 +362,42 @@ class LedgerContract(LedgerPlace):
         ledger.grant(ANNA, Charge(7), "more", NOW)
         reserve(ledger, top(2, "open", BOB, ACME))
         return ledger
+
+    # -- the store --
+
+    def test_a_store_knows_whether_it_has_books_and_creates_none_to_tell(self):
+        store = self.store_of()
+        assert not store.exists
+        assert not self.store_of().exists
+        self.make()
+        assert store.exists
+
+    def test_a_store_that_is_not_open_refuses(self):
+        self.make()
+        store = self.store_of()
+        for transaction in (store.writing, store.reading):
+            with pytest.raises(LedgerFailed, match="closed"), transaction():
+                pass
+
+    def test_the_same_books_have_the_same_place(self):
+        assert self.store_of().place == self.store_of().place
+        assert "secret" not in self.store_of().place
+
+    def test_one_service_uses_a_store_that_cannot_be_shared(self):
+        first, second = self.store_of(), self.store_of()
+        with first.lock_service():
+            if first.shared:
+                with second.lock_service():
+                    pass
+            else:
+                with pytest.raises(ConfigError, match="another `sfumato serve`"), second.lock_service():
+                    pass
+        with second.lock_service():
+            pass
+        assert self.make().shared == first.shared
+
+    def store_of(self) -> Store:
+        return find_store(self.settings, self.folder)
 
     # -- reserve --
 
@@ -421,7 +468,7 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, top(3, "another"))
         assert price(ledger, top(3, "another")) == NOTHING
 
-    def test_a_price_is_told_from_what_the_asker_has_seen(self):
+    def test_a_price_follows_from_the_rows_that_are_paid_for(self):
         ledger = self.make()
 
         def outcomes(seen: int) -> list[tuple[Step, ...]]:
@@ -435,9 +482,9 @@ class LedgerContract(LedgerPlace):
         ledger, ask = self.make(), top()
         before = self.books()
         with pytest.raises(LedgerFailed):
-            ledger.reserve(ask, showing(ask), NOW, resume=True)
+            ledger.reserve(ask, reveal_of(ask), NOW, resume=True)
         assert self.books() == before
-        assert reserve(ledger, ask) == ledger.reserve(ask, showing(ask), NOW, resume=True)
+        assert reserve(ledger, ask) == ledger.reserve(ask, reveal_of(ask), NOW, resume=True)
 
     # -- settle --
 
@@ -484,7 +531,7 @@ class LedgerContract(LedgerPlace):
         before = spent(ledger)
         assert answer(ledger, top(9, "list", ANNA, ACME)).charge == NOTHING
         assert spent(ledger) == before
-        assert spent(ledger, ACME) == Charge(19, 1)  # which tells nobody that the list had ended
+        assert spent(ledger, ACME) == Charge(19, 1)  # which does not show that the list had ended
 
     def test_a_stop_that_was_seen_is_remembered_over_other_questions(self):
         ledger = self.make()
@@ -528,7 +575,7 @@ class LedgerContract(LedgerPlace):
         assert (shorter.charge, shorter.repeat) == (NOTHING, False)
         assert spent(ledger) == spent(ledger, ACME) == Charge(11, 1)
 
-    def test_an_answer_is_its_askers_only(self):
+    def test_an_answer_belongs_to_one_account(self):
         ledger, bob = self.make(), own("bob")
         answer(ledger, top(2))
         assert not answer(ledger, top(2, "list", bob)).repeat
@@ -565,7 +612,7 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, ask)
         before = self.books()
         with pytest.raises(LedgerFailed, match="more than was reserved"):
-            ledger.settle(ask, held(ledger, ask), ranking(), lambda payload: showing(top(3))(payload), NOW)
+            ledger.settle(ask, reserved_now(ledger, ask), ranking(), lambda payload: reveal_of(top(3))(payload), NOW)
         assert self.books() == before
 
     # -- once --
@@ -575,7 +622,7 @@ class LedgerContract(LedgerPlace):
         ledger, ask = self.make(), top(2)
         reserve(ledger, ask)
         with pytest.raises(LedgerFailed, match="started again"):
-            ledger.settle(ask, Reserved(bytes(16)), ranking(), showing(ask), NOW)
+            ledger.settle(ask, Reserved(bytes(16)), ranking(), reveal_of(ask), NOW)
         assert settle(ledger, ask).charge == Charge(5, 1)
 
     def test_the_longest_list_that_every_account_can_pay_is_found(self):
@@ -691,38 +738,38 @@ class LedgerContract(LedgerPlace):
         first = answer(ledger, ask)
         answer(ledger, top(3, "another"))
         assert answer(ledger, ask).left != first.left
-        assert recalled(ledger, ask.digest, ANNA, ACME) == first
+        assert recall(ledger, ask.digest, ANNA, ACME) == first
         assert (first.charge, first.left, first.repeat) == (Charge(5, 1), Charge(95, 9), False)
 
     def test_only_ones_own_answers_are_recalled(self):
         ledger, ask = self.make(), top(2, "list", ANNA)
-        assert recalled(ledger, ask.digest, ANNA) is None
+        assert recall(ledger, ask.digest, ANNA) is None
         reserve(ledger, ask)
-        assert recalled(ledger, ask.digest, ANNA) is None
+        assert recall(ledger, ask.digest, ANNA) is None
         settle(ledger, ask)
-        assert recalled(ledger, ask.digest, ANNA) is not None
-        assert recalled(ledger, ask.digest, BOB) is None
-        assert recalled(ledger, "something else", ANNA) is None
+        assert recall(ledger, ask.digest, ANNA) is not None
+        assert recall(ledger, ask.digest, BOB) is None
+        assert recall(ledger, "something else", ANNA) is None
 
     def test_an_answer_is_recalled_when_all_who_pay_for_it_now_have_paid(self):
         ledger = self.make()
         answer(ledger, top(2, "list", ANNA))
-        assert recalled(ledger, top().digest, ANNA, ACME) is None  # she has joined since, or the table has a cap
+        assert recall(ledger, top().digest, ANNA, ACME) is None  # the organisation is new, or the table has a cap
         answer(ledger, top(1, "list", BOB, ACME))
-        assert recalled(ledger, top().digest, ANNA, ACME) is None  # a part of it is paid for
+        assert recall(ledger, top().digest, ANNA, ACME) is None  # a part of it is paid for
         answer(ledger, top(2, "list", BOB, ACME))
-        assert recalled(ledger, top().digest, ANNA, ACME) is not None
+        assert recall(ledger, top().digest, ANNA, ACME) is not None
 
     def test_a_list_that_noise_ended_is_recalled_too(self):
         ledger, ask = self.make(), top(10, "list", ANNA, ACME)
         first = answer(ledger, ask, ranking(2))
-        assert recalled(ledger, ask.digest, ANNA, ACME) == first
+        assert recall(ledger, ask.digest, ANNA, ACME) == first
 
     def test_a_recalled_answer_leaves_after_the_fence_has_seen_its_charge(self):
         ledger, ask = self.make(), top()
         answer(ledger, ask)
         Fence(self.fence).restart(replace(Fence(self.fence).mark(), totals={}))
-        assert recalled(ledger, ask.digest, ANNA) is not None
+        assert recall(ledger, ask.digest, ANNA) is not None
         assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
 
     def test_a_call_begins_one_request(self):
@@ -774,7 +821,7 @@ class LedgerContract(LedgerPlace):
         ledger, calls = self.make(), [IdempotentCall.of(f"key {number}", b"body") for number in range(3)]
         for call in calls:
             reserve(ledger, replace(top(), call=call))
-        assert answer(ledger, top()).charge == Charge(5, 1)  # finished, on nobody's call
+        assert answer(ledger, top()).charge == Charge(5, 1)  # finished without a call
         assert [ledger.earlier_call(ANNA.name, call).free for call in calls] == [False, True, True]
 
     def test_neither_keys_nor_bodies_of_calls_are_stored(self):
@@ -795,7 +842,7 @@ class LedgerContract(LedgerPlace):
     def test_a_stamp_stays_while_the_books_do(self):
         ledger, other = self.make(), self.another()
         before = ledger.stamp()
-        recalled(ledger, "nothing", ANNA)
+        recall(ledger, "nothing", ANNA)
         ledger.standings([ANNA], NOW)
         assert ledger.stamp() == before
         answer(other, top())
@@ -1426,7 +1473,7 @@ class LedgerContract(LedgerPlace):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            ledger.settle(top(), held(ledger, top()), ranking(), reveal, NOW)
+            ledger.settle(top(), reserved_now(ledger, top()), ranking(), reveal, NOW)
         assert self.books() == before
         assert settle(ledger, top()).charge == Charge(5, 1)
 

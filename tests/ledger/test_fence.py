@@ -1,4 +1,4 @@
-"""The fence on its own: marks that count together, in a file that survives its writers."""
+"""The fence alone: marks that are joined, in a file that survives its writers."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def test_the_fence_stays_small(fence, path, monkeypatch):
         largest = max(largest, path.stat().st_size)
     assert largest < 1_000_000
     assert path.stat().st_size < largest  # it was compacted, not just short
-    everybody = {f"analyst{sequence % 50}": sequence for sequence in range(9_951, 10_001)}
-    assert Fence(path).mark() == mark(10_000, anna=10_000, **everybody)
+    totals = {f"analyst{sequence % 50}": sequence for sequence in range(9_951, 10_001)}
+    assert Fence(path).mark() == mark(10_000, anna=10_000, **totals)
 
 
 ADVANCE = """

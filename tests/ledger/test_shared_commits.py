@@ -1,4 +1,4 @@
-"""Threads share commits and syncs: nobody returns before the disk has it, and nobody suffers for another."""
+"""Group commit: no block returns before it is on disk, and a block that fails takes no other with it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def put(store: SQLiteStore, thing: str, error: type[BaseException] | None = None
 def together(
     store: SQLiteStore, pool: ThreadPoolExecutor, others: dict[str, type[BaseException] | None]
 ) -> dict[str, Future[None]]:
-    """The first block ends when all others wait to get in, so that all are one batch."""
+    """The first block ends when all others are queued: all are one batch."""
 
     def first() -> None:
         with store.writing() as run:
@@ -128,10 +128,10 @@ def test_one_alone_commits_at_once_and_needs_no_savepoint(store):
     assert not any("part" in statement for statement in statements)
 
 
-def test_what_changes_nothing_waits_for_nobody(store, monkeypatch):
+def test_a_block_without_changes_does_not_wait(store, monkeypatch):
     done: list[bool] = []
     monkeypatch.setattr(Batch, "wait", lambda batch, _: done.append(batch.done))
-    store._queue.add(-1)  # somebody is about to come, for ever
+    store._queue.add(-1)  # a thread that stays queued
     with store.writing() as run:
         run("SELECT * FROM things")
     put(store, "a")
@@ -147,7 +147,7 @@ def test_a_batch_is_bounded(store, pool, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, Killed, sqlite3.OperationalError])
-def test_a_part_that_raises_disturbs_nobody(store, pool, error):
+def test_a_part_that_raises_is_taken_back_alone(store, pool, error):
     futures = together(store, pool, names(6) | dict.fromkeys(("bad", "worse"), error))
     expected = LedgerFailed if error is sqlite3.OperationalError else error
     told = {name: future.exception(30) for name, future in futures.items()}
@@ -200,7 +200,7 @@ def test_a_transaction_that_sqlite_takes_back_fails_all_of_its_parts(store, pool
     assert on_disk(store) == set()
 
 
-def test_readers_see_what_is_committed_and_wait_for_nobody(store, pool):
+def test_readers_see_what_is_committed_and_do_not_wait(store, pool):
     seen: list[int] = []
     inside = threading.Event()
 
@@ -240,7 +240,7 @@ def test_a_reader_cannot_write_and_is_kept_after_a_failure(store):
     assert on_disk(store) == set()
 
 
-def test_many_long_readers_stop_nobody(store):
+def test_many_long_readers_stop_no_writer(store):
     with store.reading(), store.reading(), store.reading() as run:
         put(store, "a")
         assert run("SELECT * FROM things") == [("a",)]  # its view begins with its first look
@@ -262,14 +262,14 @@ def test_an_interrupt_while_waiting_leaves_no_transaction_open(store, monkeypatc
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    store._queue.add(-1)  # so that it waits
+    store._queue.add(-1)  # then it waits
     monkeypatch.setattr(Batch, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         put(store, "a")
     assert on_disk(store) == {"a"}
 
 
-def test_nobody_waits_for_ever_for_one_who_was_interrupted_at_the_door(store, monkeypatch):
+def test_a_thread_that_was_interrupted_in_the_queue_is_not_waited_for(store, monkeypatch):
     monkeypatch.setattr(sqlite, "_PATIENCE_S", 0.01)
     store._queue.add(-1)
     put(store, "a")
@@ -390,18 +390,18 @@ def test_marks_share_one_sync(fence, pool, monkeypatch):
         future.result(30)
     assert syncs.count == 2
     assert len(fence.path.read_bytes().split()) > 2
-    everybody = {f"a{number}": 1 for number in range(2, 10)}
-    assert Fence(fence.path).mark() == fence.mark() == mark(9, anna=9, **everybody)
+    totals = {f"a{number}": 1 for number in range(2, 10)}
+    assert Fence(fence.path).mark() == fence.mark() == mark(9, anna=9, **totals)
 
 
-def test_a_fence_that_fails_tells_everybody_and_is_written_anew(fence, pool, monkeypatch):
+def test_a_sync_that_fails_fails_the_whole_batch_and_the_file_is_replaced(fence, pool, monkeypatch):
     syncs = Syncs(monkeypatch, failing=frozenset({2}))
     first, *others = advanced(fence, pool, syncs)
     first.result(30)
     for future in others:
         told = future.exception(30)
         assert (type(told), str(told), told.__context__) == (LedgerFailed, UNWRITABLE, None)
-    # The line is in the file, but nobody knows whether it is on disk: what is known is not yet safe.
+    # The line is in the file, and may not be on disk: it does not count as synced.
     fence.advance(mark(5, anna=5))
     assert syncs.count == 4  # the new file and its folder
     assert len(fence.path.read_bytes().splitlines()) == 1
@@ -479,7 +479,7 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
     with open_ledger(settings, tmp_path / "ledger") as ledger:
 
         def move(chance: random.Random) -> tuple[str, Charge]:
-            """What somebody does, and what the answer cost her."""
+            """One random call, and what its answer cost."""
             account = chance.choice(analysts)
             kind, question = chance.randrange(10), _question(chance, account)
             try:

@@ -1,4 +1,4 @@
-"""Spending by day, and who would have run dry: small journals, counted by hand."""
+"""Spending per day, and how many analysts exceed a budget: small journals, counted by hand."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_what_was_kept_and_recovered_is_spending(ledger):
     assert rows[1].period is None
 
 
-def test_an_empty_ledger_has_no_usage_and_nobody_runs_dry(ledger):
+def test_an_empty_ledger_has_no_usage_and_no_forecast(ledger):
     found = overview(ledger, config(), november(1), november(30))
     assert found.usage.to_dict() == {"since": "2026-11-01", "until": "2026-11-30", "rows": []}
     assert found.forecast.periods == found.forecast.analysts == 0
@@ -190,7 +190,7 @@ def test_days_are_counted_from_each_analysts_first_charge():
     ]
     found = forecast(rows, [Charge(10, 5)])
     assert (found.analysts, found.periods) == (3, 3)
-    # bob is above 10 units on his day 1 and above 5 calls on day 2, anna above 10 units on her day 3; cleo just fits
+    # bob is above 10 units on day 1 and above 5 calls on day 2, anna above 10 units on day 3; cleo just fits
     assert dry(found, Charge(10, 5), 1, 2, 3, 31) == [(1, 0, 1, 3), (1, 1, 1, 3), (2, 1, 2, 3), (2, 1, 2, 3)]
     assert len(found.budgets[Charge(10, 5)]) == 31
 
@@ -260,7 +260,7 @@ def test_a_list_that_noise_ended_counts_as_what_it_cost(ledger):
     assert dry(found.forecast, Charge(6, 1), 1) == [(0, 0, 0, 1)]
 
 
-def test_a_budget_of_nothing_is_exceeded_by_whoever_asks():
+def test_a_budget_of_nothing_is_exceeded_by_every_charge():
     found = forecast([spent(november(3), "anna", 1)], [Charge()])
     assert dry(found, Charge(), 1, 2) == [(1, 0, 1, 1), (1, 0, 1, 1)]
 
@@ -305,8 +305,8 @@ def test_the_serial_form(ledger):
 
 def test_the_default_budgets_are_those_that_analysts_have():
     assert own_budgets(config()) == [Charge(10, 5), Charge(3000, 30)]
-    nobody = read_config(CONFIG.format(mode="track").partition("[analysts.anna]")[0], Path(), {})
-    assert own_budgets(nobody) == [Charge(7, 7), Charge(10, 5), Charge(3000, 30)]
+    without = read_config(CONFIG.format(mode="track").partition("[analysts.anna]")[0], Path(), {})
+    assert own_budgets(without) == [Charge(7, 7), Charge(10, 5), Charge(3000, 30)]
 
 
 def test_too_many_budgets_are_refused(ledger):

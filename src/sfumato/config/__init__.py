@@ -289,7 +289,8 @@ def _config(root: Section, folder: Path) -> Config:
 def ledger_scheme(url: str) -> str:
     """The scheme of a `ledger.url`, which names the store. Raises `ConfigError` if the URL has none of the forms."""
     scheme = url.partition(":")[0]
-    if not re.fullmatch(LEDGER_URLS.get(scheme, "(?!)"), url, re.DOTALL):
+    form = LEDGER_URLS.get(scheme)
+    if form is None or not re.fullmatch(form, url, re.DOTALL):
         raise ConfigError("ledger.url", 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
     return scheme
 

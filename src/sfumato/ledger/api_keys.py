@@ -1,6 +1,6 @@
 """API keys of the HTTP service: shown once, stored as hashes, valid until they expire or are revoked.
 
-A key is `sfumato_` and 256 random bits. Nobody can try them all, so a plain hash is enough: the ledger reveals no key.
+A key is `sfumato_` and 256 random bits. They cannot be guessed, so a plain hash is enough: the ledger reveals no key.
 Every call looks its key up, so a key that is revoked in one process is refused by all others from the next call on.
 """
 
