@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+import xml.etree.ElementTree as ET
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,15 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from sfumato.accounting import Charge
 from sfumato.cli import main, output
 from sfumato.cli.ask import CHARTS
+from sfumato.cli.budget import panels
 from sfumato.cli.terminal import render_shares
 from sfumato.config import load_config
 from sfumato.ledger import Ledger, open_ledger
-from sfumato.show import Panel
+from sfumato.ledger.usage import Spent, forecast
+from sfumato.show import Panel, steps
 from tests.contracts.ledger import answer, histogram, own, top
 
 CONFIG = """
@@ -174,3 +179,42 @@ def test_usage_is_what_each_account_paid_for_whom() -> None:
             }
         ],
     }
+
+
+# -- pictures --
+
+
+def test_a_panel_is_a_part_and_a_line_is_a_budget() -> None:
+    spent = Spent(date(2026, 11, 3), "anna", "analyst:anna", date(2026, 11, 1), Charge(5, 2))
+    found = forecast([spent], [Charge(4, 1), Charge(4, 3), Charge(Fraction(1, 2), 1)])
+    information, calls, either = panels(found)
+    assert [*information.lines] == ["4 units", "1/2 units"]
+    assert [*calls.lines] == ["1 call", "3 calls"]
+    assert [*either.lines] == ["4 units, 1 call", "4 units, 3 calls", "1/2 units, 1 call"]
+    assert calls.lines["1 call"] == (1.0,) * 31
+    assert calls.lines["3 calls"] == (0.0,) * 31
+
+
+def test_the_picture_has_steps_from_nothing_a_percent_axis_and_a_legend() -> None:
+    drawn = [
+        Panel("information", {"10 units": (0.25, 0.5), "20 units": (0.0, 0.13)}),
+        Panel("calls", {"1 call": (0, 0)}),
+    ]
+    picture = steps(drawn, title="Dry", about=["of 8 periods"])
+    left, right = picture.spec["hconcat"]
+    assert [point["share"] for point in left["data"]["values"]] == [0, 0.25, 0.5, 0, 0, 0.13]
+    assert [point["day"] for point in left["data"]["values"]] == [0, 1, 2, 0, 1, 2]
+    assert left["mark"]["interpolate"] == "step-before"
+    assert left["encoding"]["y"]["scale"]["domain"] == right["encoding"]["y"]["scale"]["domain"] == [0, 0.5]
+    image = ET.fromstring(picture.to_svg())  # noqa: S314
+    said = ["".join(node.itertext()) for node in image.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Dry", "of 8 periods", "information", "calls", "10 units", "20 units", "1 call", "0%", "50%"} <= {*said}
+    assert said.count("1 call") == 1
+
+
+def test_nothing_to_draw_is_still_a_picture() -> None:
+    assert "<svg" in steps([Panel("information", {})], title="Dry", about=["nobody"]).to_svg()
+
+
+def test_without_a_period_no_panel_has_a_line() -> None:
+    assert all(not panel.lines for panel in panels(forecast([], [Charge(4, 1)])))

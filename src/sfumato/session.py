@@ -92,7 +92,7 @@ class Session:
         """
         now = self._clock()
         if call is not None:
-            earlier = self._runtime.ledger.called(self._own(analyst), call)
+            earlier = self._runtime.ledger.earlier_call(self._own(analyst), call)
             if earlier is not None:
                 return self._answer_again(earlier, analyst, now)
         listing = self._planner.listing(request, now)
@@ -105,7 +105,7 @@ class Session:
         if not found.receipt.repeat:
             return found
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
-        paid = self._runtime.ledger.called(self._own(analyst), call)
+        paid = self._runtime.ledger.earlier_call(self._own(analyst), call)
         return found if paid is None or paid.free else self._recall_call(paid, analyst, now) or found
 
     def recall(self, digest: str, *, analyst: str) -> Answer:
@@ -130,7 +130,7 @@ class Session:
                 yield shortest
 
         worst, *others = ledger.prices(planned.debit(self._runtime.epoch), outcomes)
-        standings = ledger.left(planned.accounts, now)
+        standings = ledger.standings(planned.accounts, now)
         enforced = [
             standing.left
             for standing, account in zip(standings, planned.accounts, strict=True)
@@ -151,7 +151,7 @@ class Session:
 
     def _budget(self, analyst: str, now: datetime) -> BudgetReport:
         accounts = budget_accounts(self.config, analyst)
-        standings = self._runtime.ledger.left(accounts, now)
+        standings = self._runtime.ledger.standings(accounts, now)
         return BudgetReport.of_standings(analyst, accounts[0].budget.mode, standings)
 
     def charges(self, analyst: str, *, cursor: str | None = None, rows: int = 100) -> Charges:
@@ -243,7 +243,7 @@ class Session:
         worst case is spent. `which` leaves out what another process may be answering.
         """
         finished, now = 0, self._clock()
-        for reservation in self._runtime.ledger.holds():
+        for reservation in self._runtime.ledger.reservations():
             if reservation.request.get("type") == "release" or not which(reservation):
                 continue  # a release is run again by its name
             try:
@@ -262,7 +262,7 @@ class Session:
         found = self._recall_call(earlier, analyst, now)
         if found is not None:
             return found
-        reservation = self._runtime.ledger.hold(self._own(analyst), earlier.digest)
+        reservation = self._runtime.ledger.reservation(self._own(analyst), earlier.digest)
         planned = None if reservation is None else self._planner.resume(reservation, now)
         if planned is not None:
             answer(planned, self._runtime, now, resume=True)

@@ -21,7 +21,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from sfumato.engines.base import COULD_NOT_ANSWER, Engine
 from sfumato.errors import EngineFailed
-from sfumato.ledger import Debit, Ledger, Reserved, Reveal, Settled
+from sfumato.ledger import Debit, Ledger, Reserved, Settled
+from sfumato.ledger.types import Reveal
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -509,7 +509,7 @@ def test_a_reservation_that_means_nothing_any_more_is_spent_without_an_answer(ea
     assert reserved_by_a_failure(each_world, dataclasses.replace(ARTICLES, k=15)) == Charge(31, 1)
     change(each_world)
     with each_world.open() as session:
-        assert session._ledger.holds() == []
+        assert session._ledger.reservations() == []
         assert standing(session, "organisation:acme", "ben").spent == Charge(31, 1)
         assert session._ledger.verify() == []
     each_world.write_config(max_k=19)

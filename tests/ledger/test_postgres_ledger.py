@@ -17,12 +17,12 @@ from tests.contracts.ledger import (
     InPostgres,
     LedgerContract,
     answer,
-    held,
     ranking,
     refusal,
     reserve,
+    reserved_now,
+    reveal_of,
     settle,
-    showing,
     spent,
     top,
 )
@@ -57,9 +57,9 @@ class TestPostgresLedger(InPostgres, LedgerContract):
 
         def reveal(payload: str) -> Revealed:
             self.raw(TERMINATE)
-            return showing(top())(payload)
+            return reveal_of(top())(payload)
 
-        told = refusal(lambda: ledger.settle(top(), held(ledger, top()), ranking(), reveal, NOW))
+        told = refusal(lambda: ledger.settle(top(), reserved_now(ledger, top()), ranking(), reveal, NOW))
         assert "terminat" not in str(told)
         assert self.books() == before
         assert settle(ledger, top()).charge == Charge(5, 1)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from sfumato.accounting import Charge
     from sfumato.config import Config
     from sfumato.ledger import Account, Ledger, Row
-    from sfumato.ledger.usage import Overview
+    from sfumato.ledger.usage import Forecast, Overview
+    from sfumato.show import Panel
 
 
 class Amount(click.ParamType[Fraction]):
@@ -72,10 +74,10 @@ def standing(as_json: bool, config: str, analyst: str | None, releases: bool) ->
             }
         else:
             names = list(settings.analysts) if analyst is None else [analyst]
-            owners = {name: budget_accounts(settings, name) for name in names}
+            owners = {name: tuple(budget_accounts(settings, name)) for name in names}
         moment = now()
         reports = [
-            BudgetReport.of_standings(name, accounts[0].budget.mode, ledger.left(accounts, moment))
+            BudgetReport.of_standings(name, accounts[0].budget.mode, ledger.standings(accounts, moment))
             for name, accounts in owners.items()
         ]
     serial = {"rows": [each.to_dict() for each in reports]} if analyst is None else reports[0].to_dict()
@@ -208,17 +210,43 @@ _TITLE = "Analysts who would run dry"
 def _about(found: Overview) -> list[str]:
     """Whose shares these are. Periods count from the first of the month on, so that a month is whole."""
     begun, until = found.usage.since.replace(day=1), found.usage.until
+    whole = f"{_plural(found.forecast.periods, 'period')} of {_plural(found.forecast.analysts, 'analyst')}"
     return [
-        f"share of {found.forecast.whole()} in which more than the budget was spent",
+        f"share of {whole} in which more than the budget was spent",
         f"periods begun since {begun}, as far as {until}",
     ]
+
+
+def panels(forecast: Forecast) -> list[Panel]:
+    """The shares as a picture needs them: one panel per part of a budget, one line per budget that differs in it."""
+    from sfumato.ledger.usage import PARTS
+    from sfumato.show import Panel
+
+    shown = forecast.budgets.items() if forecast.periods else ()
+    return [
+        Panel(
+            part, {_label(budget, part): tuple(getattr(day, part) / day.of for day in days) for budget, days in shown}
+        )
+        for part in PARTS
+    ]
+
+
+def _label(budget: Charge, part: str) -> str:
+    units, calls = _plural(budget.information, "unit"), _plural(budget.calls, "call")
+    return {"information": units, "calls": calls, "either": f"{units}, {calls}"}[part]
+
+
+def _plural(amount: int | Fraction, noun: str) -> str:
+    if amount.denominator != 1:
+        return f"{amount} {noun}s"
+    return f"{int(amount):,} {noun}{'' if amount == 1 else 's'}"
 
 
 def _draw(found: Overview, path: Path) -> None:
     from sfumato.show import steps
 
     about = _about(found) if found.forecast.periods else [NOBODY]
-    picture = steps(found.forecast.panels()[:2], title=_TITLE, about=about)
+    picture = steps(panels(found.forecast)[:2], title=_TITLE, about=about)
     try:
         picture.save(path)
     except OSError:
@@ -235,7 +263,7 @@ def _forecast(found: Overview) -> RenderableType:
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.forecast.notes]
     whole, when = _about(found)
     head = paragraphs(f"{_TITLE}: {whole}, by days since its first charge; {when}")
-    return Group(head, "", render_shares(found.forecast.panels()), "", paragraphs(*notes))
+    return Group(head, "", render_shares(panels(found.forecast)), "", paragraphs(*notes))
 
 
 NOBODY = "No analyst has spent anything in these days, so that nothing can be said about other budgets."
@@ -374,7 +402,7 @@ def _account(config: Config, name: str) -> Account:
 def _distrust(ledger: Ledger) -> LedgerSetBack | None:
     """Why the ledger refuses to go on from where it is, if that is something to recover from."""
     try:
-        ledger.holds()
+        ledger.reservations()
     except LedgerSetBack as error:
         return error
     return None

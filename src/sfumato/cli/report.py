@@ -209,24 +209,18 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
 
 def _explained(settings: Config, policies: Sequence[ReportPolicy]) -> tuple[list[ReportExplanation], str]:
     """Every report with what is sealed of it; and why that is not known, if it is not."""
-    from sfumato.ledger import open_ledger
+    from sfumato.ledger import find_store, open_ledger
     from sfumato.ledger.cells import Seals
     from sfumato.reports.explain import explain_report
 
-    if not _has_ledger(settings):
-        return [explain_report(policy) for policy in policies], "There is no ledger yet: nothing is sealed."
     try:
+        if not find_store(settings.ledger, settings.folder).exists:  # to look must not create a ledger
+            return [explain_report(policy) for policy in policies], "There is no ledger yet: nothing is sealed."
         with open_ledger(settings.ledger, settings.folder) as ledger:
             seals = Seals(ledger)
             return [_standing(policy, seals) for policy in policies], ""
     except LedgerFailed as failed:
         return [explain_report(policy) for policy in policies], f"What is sealed is not known: {failed}"
-
-
-def _has_ledger(settings: Config) -> bool:
-    """Looking must not begin a ledger."""
-    kind, _, place = settings.ledger.url.partition(":")
-    return kind != "sqlite" or (settings.folder / place).exists()
 
 
 def _standing(policy: ReportPolicy, seals: Seals) -> ReportExplanation:
