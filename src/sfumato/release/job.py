@@ -217,7 +217,8 @@ class Job:
 
     def _check_same(self, statement: Mapping[str, Any]) -> None:
         if statement.get("job") == self.name and statement.get("request") != self.digest:
-            raise Conflict(f"job {self.name} was begun with other parameters; give this release another name")
+            words = f"job {self.name} was begun with other parameters; give this release another name"
+            raise Conflict(words, reused=True)
 
     def _fresh(self, source: Source) -> Released:
         return self._computed(source, os.urandom(32), "")

@@ -21,7 +21,7 @@ from sfumato.query.reports.request import ReportRequest
 from sfumato.reports.cells import vectors
 from sfumato.reports.numbers import Array, Which, error95
 from sfumato.reports.plan import PlannedReport
-from sfumato.show import cut_short
+from sfumato.show.text import partial_steps
 from sfumato.wire import EXACT, Receipt, Report, Standing
 
 EVENT_LEVEL = "the guarantee is for one event; a person with many events is hidden less"
@@ -144,7 +144,7 @@ def _notes(question: PlannedReport, promise: ReportGuarantee, raised: Sequence[s
     if question.end < asked.end:
         until = policy.calendar.wall(question.end).isoformat(sep=" ", timespec="minutes")
         yield f"the range ends at {until}: what comes after is not complete yet"
-    if cut := cut_short(_cut(question), len(question.steps), asked.granularity):
+    if cut := partial_steps(_cut(question), len(question.steps), asked.granularity):
         yield cut
     if policy.min_count > 0:
         yield f"counts below {policy.min_count} are not shown"

@@ -1,4 +1,4 @@
-"""`sfumato report`: what it shows, what it promises, and what sealing anew costs before it is done."""
+"""`sfumato report`: what it shows, what it promises, and what sealing a range again costs before it is done."""
 
 from __future__ import annotations
 
@@ -193,9 +193,10 @@ class TestAsking:
     def test_numbers_that_were_raised_have_no_interval(self) -> None:
         for more in ((), ("--granularity", "day"), ("--granularity", "day", "--attribute", "seniority")):
             page = told("report", *ASK, *DAYS, *more, "--option", "monotone")
-            assert "±" not in page
-            assert "95%" not in page
-            assert "with 95 % confidence, before monotone raises the numbers" in words(page)
+            numbers, _, receipt = page.partition("  receipt ")
+            assert "±" not in numbers
+            assert "noise" not in numbers
+            assert ", 19 times in 20, before monotone raises the numbers" in words(receipt)
             assert "error95 is of the noise alone: monotone raises the numbers" in words(page)
 
     def test_exact_totals(self, shop: Path) -> None:
@@ -439,22 +440,22 @@ class TestReseal:
         assert found["places"] == 3  # the day of each entity, and the month of one
 
     def test_done_twice_it_costs_once(self) -> None:
-        assert "Sealed anew" in told(*RESEAL, "--yes")
-        assert "There is nothing to seal anew" in told(*RESEAL, "--yes")
+        assert "Sealed again" in told(*RESEAL, "--yes")
+        assert "There is nothing to seal again" in told(*RESEAL, "--yes")
         assert self.sealed_as()["highest"] == 1  # nothing is drawn yet
         self.numbers()
         assert self.sealed_as()["highest"] == 2
 
-    @pytest.mark.parametrize(("answer", "ends"), [("y\n", "Sealed anew"), ("n\n", "Nothing was changed.")])
+    @pytest.mark.parametrize(("answer", "ends"), [("y\n", "Sealed again"), ("n\n", "Nothing was changed.")])
     def test_on_a_terminal_it_asks(self, monkeypatch: pytest.MonkeyPatch, answer: str, ends: str) -> None:
-        monkeypatch.setattr(output, "on_a_terminal", lambda: True)
+        monkeypatch.setattr(output, "is_interactive", lambda: True)
         result = invoke(*RESEAL, input=answer)
         assert result.exit_code == 0
-        assert "Seal this range anew?" in result.stderr
-        assert result.stdout.index("What sealing anew comes to") < result.stdout.index(ends)
+        assert "Seal this range again?" in result.stderr
+        assert result.stdout.index("What sealing again costs") < result.stdout.index(ends)
 
     def test_json_never_asks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(output, "on_a_terminal", lambda: True)
+        monkeypatch.setattr(output, "is_interactive", lambda: True)
         assert parsed(*RESEAL)["done"] is False
 
     @pytest.mark.parametrize(
@@ -512,7 +513,7 @@ class TestPolicy:
         page = words(told("policy", "explain"))
         assert "epsilon 84 for one event" in page
         assert "sfumato report explain --report ads" in page
-        assert "May read every entity of the reports, as no `entities` bound them: ben." in page
+        assert "May read every entity of the reports, as no `entities` limit them: ben." in page
         assert "every entity" not in told("policy", "explain", "--analyst", "anna")
         (shop / "ads.duckdb").unlink()
         found = parsed("policy", "explain")

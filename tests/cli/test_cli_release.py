@@ -467,7 +467,7 @@ class TestLedger:
             result = invoke(*other)
             assert (result.exit_code, result.stdout) == (3, "")
             assert result.stderr == (
-                "sfumato: Conflict: job monthly was begun with other parameters; give this release another name\n"
+                "sfumato: Key reused: job monthly was begun with other parameters; give this release another name\n"
             )
         assert Path("t.csv").read_bytes() == before
         assert spent() == [("settled", *self.PRICE)]
@@ -480,7 +480,7 @@ class TestLedger:
         assert not [*Path().glob("t.csv*")]
         assert spent() == []
         problem = parsed(*self.job(budget="--rho 5 --delta 1e-6"), code=3)
-        assert problem["type"] == "budget-exhausted"
+        assert problem["type"] == "/problems/budget-exhausted"
 
     def test_a_failure_keeps_what_was_reserved_and_names_the_job(self) -> None:
         shutil.copy("sales.parquet", "whole.parquet")
@@ -637,7 +637,7 @@ class TestDoor:
             assert "secret" not in self.refused(door, monkeypatch, asked, 2, said)
             problem = invoke(*asked, "--json")
             assert (problem.exit_code, problem.stderr) == (2, "")
-            assert {"type", "title", "detail"} <= json.loads(problem.stdout).keys()
+            assert {"type", "title", "status", "detail"} == json.loads(problem.stdout).keys()
 
     def refused(self, door: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], code: int, said: str) -> str:
         monkeypatch.chdir(door)

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from contracts.ledger import answer, histogram, own, top
 from sfumato.cli import main, output
-from sfumato.cli.ask import CHARTS
-from sfumato.cli.terminal import render_shares
+from sfumato.cli.options import CHARTS
+from sfumato.cli.terminal.budget import render_shares
 from sfumato.config import load_config
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.show import Panel

@@ -142,7 +142,7 @@ class TestCreate:
     def test_an_unknown_analyst_is_refused_with_the_nearest(self) -> None:
         line = refused("create", "--analyst", "ana", code=3)
         assert line == "sfumato: Not found: there is no analyst 'ana'; did you mean anna?\n"
-        assert parsed("create", "--analyst", "ana", code=3)["type"] == "not-found"
+        assert parsed("create", "--analyst", "ana", code=3)["type"] == "/problems/not-found"
 
     def test_an_unknown_role_is_a_usage_error(self) -> None:
         assert "--role" in refused("create", "--analyst", "anna", "--role", "root", code=2)

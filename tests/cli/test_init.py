@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sfumato.cli import main
-from sfumato.cli import starter as init
-from sfumato.cli.starter import StarterSource, start
+from sfumato.cli.config_text import toml_key, toml_string
+from sfumato.cli.first_config import InitSource, write_first_config
 from sfumato.config import read_config
 from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.session import Session
@@ -170,7 +170,7 @@ class TestHostileNames:
 
     def test_all_of_them_are_written_and_read_back(self) -> None:
         write("orders.parquet", ", ".join(f"'v' AS {quoted(name)}" for name in HOSTILE))
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         config = read_config(text, Path("shop").resolve(), {})
         assert list(config.tables["orders"].columns) == HOSTILE
@@ -210,15 +210,15 @@ class TestHostileNames:
 
     def test_a_string_of_toml_is_read_back(self) -> None:
         text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xE000, 0x1F600, 0xE0001]))
-        assert tomllib.loads(f"{init.bare(text)} = {init.quoted(text)}") == {text: text}
-        assert init.bare("plain_name-1") == "plain_name-1"
-        assert init.bare("") == '""'
+        assert tomllib.loads(f"{toml_key(text)} = {toml_string(text)}") == {text: text}
+        assert toml_key("plain_name-1") == "plain_name-1"
+        assert toml_key("") == '""'
 
 
 class TestTheFile:
     def test_it_holds_names_and_types_and_no_value(self) -> None:
         write("orders.parquet", "'crimson' AS colour, 987654 AS size, DATE '1999-01-31' AS day, TRUE AS vip")
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert not re.search("crimson|987654|1999", text)
         [table] = tomllib.loads(text)["tables"].values()
@@ -230,14 +230,14 @@ class TestTheFile:
         for rows in ("'red' AS colour", "'blue' AS colour"):
             write("orders.parquet", rows)
             place = f"shop{len(texts)}"
-            start(place, StarterSource("orders.parquet", "person"), analyst="anna")
+            write_first_config(place, InitSource("orders.parquet", "person"), analyst="anna")
             texts.append(Path(place, "sfumato.toml").read_text("utf-8"))
         assert texts[0] == texts[1]
 
     def test_its_examples_are_right(self) -> None:
         """Without their comment signs, they are settings that are read."""
         write("orders.parquet", "'red' AS colour, 7 AS quantity, 'emea' AS region, 'x' AS title")
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         for name in ("region", "title"):
             text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
@@ -254,7 +254,7 @@ class TestTheFile:
 
     def test_the_key_is_for_its_owner_only(self) -> None:
         write("orders.parquet")
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         key = Path("shop/noise.key")
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert len(key.read_bytes()) == 32
@@ -272,7 +272,7 @@ class TestTheFile:
         self, tmp_path: Path, folder: str, source: str, expected: str | None
     ) -> None:
         write("orders.parquet")
-        start(folder, StarterSource(source, "person", table="orders"), analyst="anna")
+        write_first_config(folder, InitSource(source, "person", table="orders"), analyst="anna")
         written = tomllib.loads(Path(folder, "sfumato.toml").read_text("utf-8"))["tables"]["orders"]["source"]
         assert written == (expected or str(tmp_path / source))
         with Session(Path(folder, "sfumato.toml")) as session:
@@ -280,7 +280,7 @@ class TestTheFile:
 
     def test_a_database_is_found_from_the_folder_too(self, tmp_path: Path) -> None:
         write("orders")
-        start(".", StarterSource("orders", "person", database="shop.duckdb"), analyst="anna")
+        write_first_config(".", InitSource("orders", "person", database="shop.duckdb"), analyst="anna")
         engines = tomllib.loads(Path("sfumato.toml").read_text("utf-8"))["engines"]
         assert engines["local"]["database"] == "shop.duckdb"
 
@@ -298,7 +298,7 @@ class TestTheFile:
         with duckdb.connect() as connection:
             columns = f"1 AS {unit}{', ' if taken else ''}{taken}"
             connection.execute(f"COPY (SELECT {columns}) TO 'orders.parquet'")
-        assert start("shop", StarterSource("orders.parquet", unit), analyst="anna").measure == measure
+        assert write_first_config("shop", InitSource("orders.parquet", unit), analyst="anna").measure == measure
 
 
 class TestRefusals:
@@ -316,17 +316,17 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("source", "problem"),
         [
-            (StarterSource("orders.parquet", "persn"), "did you mean person?"),
-            (StarterSource("orders.parquet", "zzz"), "there is person, colour"),
-            (StarterSource("orders.txt", "person"), "must end in .parquet"),
-            (StarterSource("shop.duckdb", "person"), "--database FILE --source TABLE"),
-            (StarterSource("orders.parquet", "person", table=" "), "--table"),
+            (InitSource("orders.parquet", "persn"), "did you mean person?"),
+            (InitSource("orders.parquet", "zzz"), "there is person, colour"),
+            (InitSource("orders.txt", "person"), "must end in .parquet"),
+            (InitSource("shop.duckdb", "person"), "--database FILE --source TABLE"),
+            (InitSource("orders.parquet", "person", table=" "), "--table"),
         ],
     )
-    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: StarterSource, problem: str) -> None:
+    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: InitSource, problem: str) -> None:
         write("orders.parquet")
         with pytest.raises(InvalidArgument, match=re.escape(problem)):
-            start("shop", source, analyst="anna")
+            write_first_config("shop", source, analyst="anna")
         assert not Path("shop").exists()
 
     @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ class TestRefusals:
             (("--source", "gone.parquet"), "--source: there is no file 'gone.parquet' here"),
             (("--source", "gone/*.csv"), "--source: there is no file 'gone/*.csv' here"),
             (("--source", "t", "--database", "gone.duckdb"), "--database: there is no file 'gone.duckdb' here"),
-            (("--source", "s3://shop/orders.parquet"), "--source: local files are read"),
-            (("--source", "https://example.org/orders"), "--source: local files are read"),
-            (("--source", "t", "--database", "md://shop"), "--database: local files are read"),
+            (("--source", "s3://shop/orders.parquet"), "--source: only local files can be read"),
+            (("--source", "https://example.org/orders"), "--source: only local files can be read"),
+            (("--source", "t", "--database", "md://shop"), "--database: only local files can be read"),
         ],
     )
     def test_what_is_not_here_is_told_and_nothing_is_written(self, arguments: tuple[str, ...], problem: str) -> None:
@@ -349,14 +349,14 @@ class TestRefusals:
     def test_a_source_that_cannot_be_read_is_the_engines_failure(self) -> None:
         Path("orders.parquet").write_text("no parquet")
         with pytest.raises(EngineFailed):
-            start("shop", StarterSource("orders.parquet", "a"), analyst="anna")
+            write_first_config("shop", InitSource("orders.parquet", "a"), analyst="anna")
         assert not Path("shop").exists()
 
     @pytest.mark.parametrize(("target", "said"), [("orders.csv", True), ("orders.parquet", False)])
     def test_guessed_types_are_told(self, target: str, said: bool) -> None:
         write(target)
         started("shop", "--source", target, "--unit", "person")
-        assert ("guessed from a sample of the rows" in Path("shop/sfumato.toml").read_text("utf-8")) is said
+        assert ("guessed once from a sample of the rows" in Path("shop/sfumato.toml").read_text("utf-8")) is said
 
     def test_a_unit_that_cannot_be_one_is_refused(self) -> None:
         with duckdb.connect() as connection:
@@ -369,7 +369,7 @@ class TestRefusals:
         Path("file").write_text("")
         result = invoke("init", "file/shop", "--source", "orders.parquet", "--unit", "person", "--json")
         assert result.exit_code == 2
-        assert json.loads(result.stdout)["type"] == "invalid-argument"
+        assert json.loads(result.stdout)["type"] == "/problems/invalid-argument"
 
     def test_a_key_is_not_left_behind_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write("orders.parquet")
@@ -379,5 +379,5 @@ class TestRefusals:
 
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(InvalidArgument, match="cannot be written to"):
-            start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+            write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         assert list(Path("shop").iterdir()) == []

@@ -22,8 +22,8 @@ from click.testing import CliRunner, Result
 import sfumato
 from sfumato.accounting import Charge
 from sfumato.cli import main
-from sfumato.cli.ask import CHARTS
 from sfumato.cli.demo import DEMO_MEMBERS
+from sfumato.cli.options import CHARTS
 from sfumato.demo import sample
 from sfumato.errors import LedgerFailed
 
@@ -197,7 +197,8 @@ class TestHelp:
         result = invoke(*arguments)
         assert (result.exit_code, result.stderr) == (2, "")
         problem = json.loads(result.stdout)
-        assert problem.keys() == {"type", "title", "detail"}
+        assert problem.keys() == {"type", "title", "status", "detail"}
+        assert (problem["type"], problem["status"]) == ("/problems/usage", 400)
         assert words in problem["detail"]
 
 
@@ -223,8 +224,9 @@ class TestDemo:
 
     def test_a_senseless_argument_is_a_problem_in_json(self) -> None:
         assert parsed("demo", "--members", "0", code=2) == {
-            "type": "invalid-argument",
+            "type": "/problems/invalid-argument",
             "title": "Invalid argument",
+            "status": 400,
             "detail": "members: must be at least 1",
         }
 
@@ -303,7 +305,7 @@ class TestAsking:
         line = refused("ask", "--analyst", "anna", TOTAL, "--chart", "chart.svg", code=2)
         assert line == "sfumato: Not installed: drawing a chart needs: pip install 'sfumato[plots]'\n"
         problem = parsed("ask", "--analyst", "anna", TOTAL, "--chart", "chart.svg", code=2)
-        assert problem["type"] == "not-installed"
+        assert (problem["type"], problem["status"]) == ("/problems/not-installed", 501)
 
     def test_an_estimate_is_free(self) -> None:
         found = parsed("estimate", "--analyst", "anna", TOP)
@@ -318,7 +320,7 @@ class TestAsking:
     @pytest.mark.parametrize("command", ["ask", "estimate"])
     def test_bad_sql_is_refused(self, command: str, sql: str) -> None:
         refused(command, "--analyst", "anna", sql, code=3)
-        assert parsed(command, "--analyst", "anna", sql, code=3)["type"] == "not-supported"
+        assert parsed(command, "--analyst", "anna", sql, code=3)["type"] == "/problems/not-supported"
 
     def test_a_wrong_analyst_is_refused_with_the_nearest(self) -> None:
         assert "did you mean anna?" in refused("ask", "--analyst", "ana", TOTAL, code=3)
@@ -327,7 +329,8 @@ class TestAsking:
         sql = "SELECT article, members FROM engagements GROUP BY 1 LIMIT {}"
         assert "a list of 49 would fit" in refused("ask", "--analyst", "ben", sql.format(60), code=3)
         problem = parsed("ask", "--analyst", "ben", sql.format(60), code=3)
-        assert problem["type"] == "budget-exhausted"
+        assert (problem["type"], problem["status"]) == ("/problems/budget-exhausted", 403)
+        assert [request["k"] for request in problem["try"]] == [49]
         assert Charge.from_dict(problem["asked"]) == Charge(121, 1)
         assert Charge.from_dict(problem["left"]) == Charge(100, 3)
         assert re.fullmatch(r"\d{4}-\d{2}-01", problem["resets"])
@@ -338,7 +341,7 @@ class TestAsking:
     def test_an_engine_that_fails_is_4(self, shop: Path) -> None:
         (shop / "engagements.parquet").unlink()
         assert "no file matches" in refused("ask", "--analyst", "anna", TOTAL, code=4)
-        assert parsed("ask", "--analyst", "anna", TOTAL, code=4)["type"] == "engine-failed"
+        assert parsed("ask", "--analyst", "anna", TOTAL, code=4)["type"] == "/problems/engine-failed"
 
     def test_a_ledger_that_fails_is_4(self, shop: Path) -> None:
         (shop / "books" / "ledger.db").write_bytes(b"not a database" * 1000)
@@ -348,7 +351,7 @@ class TestAsking:
     def test_a_bad_configuration_is_2(self, shop: Path, text: str) -> None:
         (shop / "sfumato.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
         refused("ask", "--analyst", "anna", TOTAL, code=2)
-        assert parsed("ask", "--analyst", "anna", TOTAL, code=2)["type"] == "config-error"
+        assert parsed("ask", "--analyst", "anna", TOTAL, code=2)["type"] == "/problems/configuration"
 
     @pytest.mark.parametrize("config", ["gone.toml", ".", "gone/sfumato.toml"])
     def test_a_missing_configuration_says_how_to_make_one(self, config: str) -> None:
@@ -448,7 +451,7 @@ class TestBudget:
 
     def test_recovery_in_json(self, shop: Path) -> None:
         _restore_an_older_copy(shop)
-        assert parsed("budget", "recover", code=2)["type"] == "invalid-argument"
+        assert parsed("budget", "recover", code=2)["type"] == "/problems/invalid-argument"
         found = parsed("budget", "recover", "--yes")
         assert "older than its fence" in found["why"]
         assert {row["kind"] for row in found["rows"]} == {"recover"}
@@ -456,7 +459,7 @@ class TestBudget:
     @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 4), ("", 130)])
     def test_it_asks_on_a_terminal(self, shop: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int) -> None:
         _restore_an_older_copy(shop)
-        monkeypatch.setattr("sfumato.cli.output.on_a_terminal", lambda: True)
+        monkeypatch.setattr("sfumato.cli.output.is_interactive", lambda: True)
         result = invoke("budget", "recover", input=typed)
         assert result.exit_code == code
         assert "older than its fence" in result.stderr
