@@ -70,21 +70,21 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["budget", *arguments])
 
 
-def told(*arguments: str) -> str:
+def run_page(*arguments: str) -> str:
     result = invoke(*arguments)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     return result.stdout
 
 
-def parsed(*arguments: str) -> Any:
+def run_json(*arguments: str) -> Any:
     return json.loads(invoke(*arguments, "--json").stdout)
 
 
 @pytest.mark.usefixtures("spent")
 class TestForecast:
     def test_the_table_has_shares_by_day(self) -> None:
-        page = told("forecast", "--budget", "10,1", "--budget", "3000,0")
+        page = run_page("forecast", "--budget", "10,1", "--budget", "3000,0")
         lines = [line.split() for line in page.splitlines() if "%" in line]
         assert lines[0] == ["10", "units", "0%", "0%", *["50.0%"] * 5]
         assert lines[1][:3] == ["3,000", "units", "0%"]
@@ -94,7 +94,7 @@ class TestForecast:
         assert "enforced" not in page
 
     def test_json_is_the_owners_view(self) -> None:
-        found = parsed("forecast", "--since", "2026-11-01")
+        found = run_json("forecast", "--since", "2026-11-01")
         assert (found["since"], found["until"]) == ("2026-11-01", "2026-11-15")
         assert len(found["rows"]) == 3
         [own_budget] = found["forecast"]
@@ -103,11 +103,11 @@ class TestForecast:
 
     def test_an_enforced_budget_is_told_to_hide(self, shop: Path) -> None:
         (shop / "sfumato.toml").write_text(CONFIG.replace('"track"', '"enforce"'), "utf-8")
-        assert 'Set mode = "track"' in " ".join(told("forecast").split())
+        assert 'Set mode = "track"' in " ".join(run_page("forecast").split())
 
     @pytest.mark.parametrize("ending", CHARTS)
     def test_a_picture_is_saved(self, shop: Path, ending: str) -> None:
-        told("forecast", "--budget", "3000,30", "--plot", f"dry{ending}")
+        run_page("forecast", "--budget", "3000,30", "--plot", f"dry{ending}")
         content = (shop / f"dry{ending}").read_bytes()
         assert content.startswith({".png": b"\x89PNG", ".svg": b"<svg", ".json": b"{", ".html": b"<!doctype"}[ending])
         if ending != ".png":
@@ -149,18 +149,18 @@ def test_numbers_stay_whole_where_the_terminal_is_narrow() -> None:
 
 @pytest.mark.usefixtures("shop")
 def test_an_empty_ledger_is_told_so_and_can_be_drawn() -> None:
-    assert "No analyst has spent anything" in told("forecast", "--plot", "dry.svg")
+    assert "No analyst has spent anything" in run_page("forecast", "--plot", "dry.svg")
     assert "No analyst has spent anything" in Path("dry.svg").read_text("utf-8")
-    assert parsed("forecast")["rows"] == []
-    assert "Nothing was charged." in told("usage")
+    assert run_json("forecast")["rows"] == []
+    assert "Nothing was charged." in run_page("usage")
 
 
 @pytest.mark.usefixtures("spent")
 def test_usage_is_what_each_account_paid_for_whom() -> None:
-    page = told("usage")
+    page = run_page("usage")
     assert "Spent from 2026-10-16 to 2026-11-15" in page
     assert ["analyst:anna", "anna", "11", "1"] in [line.split() for line in page.splitlines()]
-    found = parsed("usage", "--since", "2026-11-15")
+    found = run_json("usage", "--since", "2026-11-15")
     assert found == {
         "since": "2026-11-15",
         "until": "2026-11-15",

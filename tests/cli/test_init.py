@@ -41,7 +41,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def quoted(name: str) -> str:
+def sql_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -56,14 +56,14 @@ def write(target: str, columns: str = "'red' AS colour, 7 AS size, DATE '2026-11
             connection.execute(f"COPY ({rows}) TO '{target}'{options}")
 
 
-def asked(started: dict[str, Any]) -> Any:
+def ask_proposed(started: dict[str, Any]) -> Any:
     """The answer to the question that `init` proposes, asked word by word."""
     result = invoke(*started["ask"][1:], "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
 
 
-def started(*arguments: str) -> dict[str, Any]:
+def init_json(*arguments: str) -> dict[str, Any]:
     result = invoke("init", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
@@ -84,10 +84,10 @@ class TestAskedAtOnce:
     )
     def test_every_kind_of_source(self, target: str, arguments: tuple[str, ...]) -> None:
         write(target)
-        made = started("shop", *arguments, "--unit", "person")
+        made = init_json("shop", *arguments, "--unit", "person")
         assert made["table"] == "orders"
         assert made["columns"] == {"colour": "text", "size": "integer", "day": "date"}
-        answer = asked(made)
+        answer = ask_proposed(made)
         assert answer["receipt"]["unit"] == "person"
         assert [row["colour"] for row in answer["rows"]] == ["red"]
         assert invoke("policy", "check", "--config", made["config"]).exit_code == 0
@@ -95,9 +95,9 @@ class TestAskedAtOnce:
     def test_a_table_that_holds_people_only_can_be_counted(self) -> None:
         with duckdb.connect() as connection:
             connection.execute("COPY (SELECT range AS person FROM range(500)) TO 'people.parquet'")
-        made = started("shop", "--source", "people.parquet", "--unit", "person")
+        made = init_json("shop", "--source", "people.parquet", "--unit", "person")
         assert made["columns"] == {}
-        assert len(asked(made)["rows"]) == 1
+        assert len(ask_proposed(made)["rows"]) == 1
 
     def test_the_page_says_what_to_type_next_and_what_to_read(self) -> None:
         write("orders.parquet", "'red' AS colour, [1] AS sizes")
@@ -111,7 +111,7 @@ class TestAskedAtOnce:
 class TestTheReportInIt:
     """A commented example, which holds when its lines are no comment any more."""
 
-    def uncommented(self) -> str:
+    def uncomment_report(self) -> str:
         path = Path("shop/sfumato.toml")
         head, _, rest = path.read_text("utf-8").partition("# [reports.overview]")
         example, _, tail = f"# [reports.overview]{rest}".partition("\n\n")
@@ -132,8 +132,8 @@ class TestTheReportInIt:
     def test_it_can_be_asked_at_once(self, target: str, columns: str) -> None:
         write(target, columns)
         source = ("--source", target) if "." in target else ("--source", target, "--database", "shop.duckdb")
-        started("shop", *source, "--unit", "person")
-        config = self.uncommented()
+        init_json("shop", *source, "--unit", "person")
+        config = self.uncomment_report()
         assert invoke("policy", "check", "--config", config).exit_code == 0
         days = ("--start", "2026-01-01", "--end", "2026-02-01")
         asked = ("report", "--config", config, "--analyst", "anna", "--statistic", "events", *days)
@@ -143,8 +143,8 @@ class TestTheReportInIt:
 
     def test_moments_of_a_csv_file_with_offsets(self) -> None:
         write("orders.csv", "'2026-01-31T23:30:00-02:00' AS at")
-        started("shop", "--source", "orders.csv", "--unit", "person")
-        config = self.uncommented()
+        init_json("shop", "--source", "orders.csv", "--unit", "person")
+        config = self.uncomment_report()
         days = ("--start", "2026-01-01", "--end", "2026-03-01", "--granularity", "month")
         asked = ("report", "--config", config, "--analyst", "anna", "--statistic", "events", *days)
         rows = json.loads(invoke(*asked, "--json").stdout)["rows"]
@@ -152,7 +152,7 @@ class TestTheReportInIt:
 
     def test_without_a_column_of_time_it_says_so(self) -> None:
         write("orders.parquet", "'red' AS colour")
-        started("shop", "--source", "orders.parquet", "--unit", "person")
+        init_json("shop", "--source", "orders.parquet", "--unit", "person")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert "It needs a column of moments or of days" in text
         assert "[reports." not in text
@@ -162,14 +162,14 @@ class TestTheReportInIt:
 class TestHostileNames:
     @pytest.mark.parametrize("name", HOSTILE)
     def test_a_column_of_any_name_is_asked_about(self, name: str) -> None:
-        write("orders.parquet", f"'v' AS {quoted(name)}")
-        made = started("shop", "--source", "orders.parquet", "--unit", "person")
+        write("orders.parquet", f"'v' AS {sql_name(name)}")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
         assert list(made["columns"]) == [name]
         assert made["measure"] != name
-        assert [row[name] for row in asked(made)["rows"]] == ["v"]
+        assert [row[name] for row in ask_proposed(made)["rows"]] == ["v"]
 
     def test_all_of_them_are_written_and_read_back(self) -> None:
-        write("orders.parquet", ", ".join(f"'v' AS {quoted(name)}" for name in HOSTILE))
+        write("orders.parquet", ", ".join(f"'v' AS {sql_name(name)}" for name in HOSTILE))
         write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         config = read_config(text, Path("shop").resolve(), {})
@@ -182,31 +182,32 @@ class TestHostileNames:
     def test_a_unit_a_table_and_an_analyst_of_any_name(self, name: str) -> None:
         with duckdb.connect() as connection:
             connection.execute(
-                f"COPY (SELECT range % 500 AS {quoted(name)}, 'v' AS colour FROM range(2000)) TO 'a.parquet'"
+                f"COPY (SELECT range % 500 AS {sql_name(name)}, 'v' AS colour FROM range(2000)) TO 'a.parquet'"
             )
-        made = started("shop", "--source", "a.parquet", f"--unit={name}", f"--table={name}", f"--name={name.strip()}")
+        made = init_json("shop", "--source", "a.parquet", f"--unit={name}", f"--table={name}", f"--name={name.strip()}")
         made["ask"][4:6] = [f"--analyst={name.strip()}"]
-        assert asked(made)["receipt"]["unit"] == name
+        assert ask_proposed(made)["receipt"]["unit"] == name
 
     @pytest.mark.parametrize("name", ["we [1].parquet", "ord*ers.parquet", "it's.parquet", "ü.parquet", "a;b.parquet"])
     def test_a_file_of_any_name(self, name: str) -> None:
         write("orders.parquet")
         Path("orders.parquet").rename(name)
-        made = started("shop", "--source", name, "--unit", "person")
+        made = init_json("shop", "--source", name, "--unit", "person")
         assert re.fullmatch(r"\w+", made["table"])
-        assert asked(made)["rows"]
+        assert ask_proposed(made)["rows"]
 
     @pytest.mark.parametrize("name", ["and", "Or", "NOT", "sfumato_x", "PERSON "])
     def test_what_cannot_be_a_column_is_left_out_with_a_comment(self, name: str) -> None:
         write(
-            "orders.parquet", f"'red' AS colour, 'v' AS {quoted(name)}, [1] AS {quoted('a list' + chr(10) + 'x = 1')}"
+            "orders.parquet",
+            f"'red' AS colour, 'v' AS {sql_name(name)}, [1] AS {sql_name('a list' + chr(10) + 'x = 1')}",
         )
-        made = started("shop", "--source", "orders.parquet", "--unit", "person")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
         left_out = {"a list\nx = 1"} if name == "PERSON " else {name, "a list\nx = 1"}
         assert made["left_out"].keys() == left_out
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert '# "a list\\u000Ax = 1" is left out: its type cannot be asked about.' in text
-        assert asked(made)["rows"]
+        assert ask_proposed(made)["rows"]
 
     def test_a_string_of_toml_is_read_back(self) -> None:
         text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xE000, 0x1F600, 0xE0001]))
@@ -355,7 +356,7 @@ class TestRefusals:
     @pytest.mark.parametrize(("target", "said"), [("orders.csv", True), ("orders.parquet", False)])
     def test_guessed_types_are_told(self, target: str, said: bool) -> None:
         write(target)
-        started("shop", "--source", target, "--unit", "person")
+        init_json("shop", "--source", target, "--unit", "person")
         assert ("guessed once from a sample of the rows" in Path("shop/sfumato.toml").read_text("utf-8")) is said
 
     def test_a_unit_that_cannot_be_one_is_refused(self) -> None:

@@ -36,7 +36,7 @@ def figures(*rows: tuple[str, int], error: int = 26) -> Figures:
     return Figures(("article",), tuple((key,) for key, _ in rows), "members", tuple(n for _, n in rows), error)
 
 
-def drawn(*rows: tuple[str, int], error: int = 26) -> Chart:
+def bars_of(*rows: tuple[str, int], error: int = 26) -> Chart:
     return chart(figures(*rows, error=error), title="")
 
 
@@ -54,7 +54,7 @@ def marks(picture: Chart, kind: str) -> list[ET.Element]:
 
 def test_every_label_and_count_is_in_the_picture() -> None:
     rows = [(f"article-{place}", 1000 - place) for place in range(100)]
-    said = texts(drawn(*rows))
+    said = texts(bars_of(*rows))
     for key, count in rows:
         assert key in said
         assert f"{count:,}" in said
@@ -62,13 +62,13 @@ def test_every_label_and_count_is_in_the_picture() -> None:
 
 
 def test_the_largest_is_on_top() -> None:
-    said = texts(drawn(("few", 50), ("most", 900), ("many", 300)))
+    said = texts(bars_of(("few", 50), ("most", 900), ("many", 300)))
     assert [text for text in said if text in ("few", "most", "many")] == ["most", "many", "few"]
 
 
 def test_bars_start_at_zero_and_whiskers_span_the_error() -> None:
     """The axis goes from 0 to 100 on 480 pixels."""
-    picture = drawn(("a", 80), ("b", 40), error=20)
+    picture = bars_of(("a", 80), ("b", 40), error=20)
     bars = [re.match(r"M([\d.]+),.*?h([\d.]+)v", node.get("d", "")) for node in marks(picture, "rect")]
     ends = [tuple(map(float, bar.groups())) for bar in bars if bar]
     assert ends[:2] == [pytest.approx((0, 384)), pytest.approx((0, 192))]
@@ -80,7 +80,7 @@ def test_bars_start_at_zero_and_whiskers_span_the_error() -> None:
     ("count", "interval"), [(100, (74, 126)), (10, (0, 36)), (0, (-26, 26)), (-10, (-36, 16)), (-40, (-66, -14))]
 )
 def test_an_interval_stops_at_zero_below_a_positive_count(count: int, interval: tuple[int, int]) -> None:
-    (row,) = drawn(("a", count)).spec["data"]["values"]
+    (row,) = bars_of(("a", count)).spec["data"]["values"]
     assert (row["low"], row["high"]) == interval
 
 
@@ -88,8 +88,8 @@ def test_the_axis_holds_zero_and_every_interval() -> None:
     def domain(picture: Chart) -> Any:
         return picture.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
 
-    assert domain(drawn(("a", 900), ("b", 880))) == [0, 926]
-    assert domain(drawn(("a", -40))) == [-66, 10]
+    assert domain(bars_of(("a", 900), ("b", 880))) == [0, 926]
+    assert domain(bars_of(("a", -40))) == [-66, 10]
 
 
 def test_several_keys_are_joined_and_a_total_is_one_bar() -> None:
@@ -100,7 +100,7 @@ def test_several_keys_are_joined_and_a_total_is_one_bar() -> None:
 
 
 def test_a_key_that_is_empty_is_not_a_total() -> None:
-    labels = [row["label"] for row in drawn(("", 90), ("total", 80), ("(empty)", 70)).spec["data"]["values"]]
+    labels = [row["label"] for row in bars_of(("", 90), ("total", 80), ("(empty)", 70)).spec["data"]["values"]]
     assert labels == ["(empty)", "total", "(empty) (2)"]
     assert ">(empty)</span>" in table_html(figures(("", 90)), {"rows": "1"})
 
@@ -128,7 +128,7 @@ def test_hostile_labels_are_only_text(hostile: str) -> None:
 
 
 def test_long_labels_are_cropped_with_an_ellipsis() -> None:
-    (label,) = [text for text in texts(drawn(("wide " * 50, 90))) if text.startswith("wide")]
+    (label,) = [text for text in texts(bars_of(("wide " * 50, 90))) if text.startswith("wide")]
     assert label.endswith("…")
     assert len(label) < 80
 
@@ -140,7 +140,7 @@ def test_a_title_replaces_the_made_one() -> None:
 
 
 def test_an_empty_answer_says_so() -> None:
-    said = texts(drawn())
+    said = texts(bars_of())
     assert any(text.endswith("No group stands out of the noise, so none is shown.") for text in said)
     assert not any(text.isdigit() for text in said)
 
@@ -403,7 +403,7 @@ class TestReports:
 
 
 class TestFiles:
-    picture = drawn(("a", 90))
+    picture = bars_of(("a", 90))
 
     @pytest.mark.parametrize(
         ("name", "begins"),

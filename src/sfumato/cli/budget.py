@@ -50,7 +50,7 @@ def show(as_json: bool, config: str, analyst: str | None, releases: bool) -> Non
       sfumato budget show --releases
     """
     from sfumato.cli.terminal.budget import render_budget
-    from sfumato.cli.terminal.text import paragraphs, spaced
+    from sfumato.cli.terminal.text import paragraphs, stack
     from sfumato.ledger.accounts import published, report
 
     if releases and analyst is not None:
@@ -63,7 +63,7 @@ def show(as_json: bool, config: str, analyst: str | None, releases: bool) -> Non
             reports = [report(settings, ledger, name, now()) for name in names]
     serial = {"rows": [each.to_dict() for each in reports]} if analyst is None else reports[0].to_dict()
     none = paragraphs("There are no analysts in the file.")
-    print_result(serial, lambda: spaced(map(render_budget, reports)) if reports else none, as_json=as_json)
+    print_result(serial, lambda: stack(map(render_budget, reports)) if reports else none, as_json=as_json)
 
 
 @budget.command("history")
@@ -104,7 +104,7 @@ def usage(as_json: bool, config: str, since: str | None, until: str | None) -> N
     from rich.console import Group
 
     from sfumato.cli.terminal.budget import render_spending
-    from sfumato.cli.terminal.text import indented, paragraphs
+    from sfumato.cli.terminal.text import indent, paragraphs
     from sfumato.ledger.usage import read_range
     from sfumato.ledger.usage import usage as spending
 
@@ -116,7 +116,7 @@ def usage(as_json: bool, config: str, since: str | None, until: str | None) -> N
 
     def page() -> RenderableType:
         head = paragraphs(f"Spent from {found.since} to {found.until}")
-        return Group(head, "", indented(render_spending(rows)))
+        return Group(head, "", indent(render_spending(rows)))
 
     print_result(found.to_dict(), page, as_json=as_json)
 

@@ -141,7 +141,7 @@ def open_console() -> Console:
 
 
 def is_interactive() -> bool:
-    """Whether a person at a terminal can answer a question."""
+    """Whether stdin is a terminal, so the command can ask back."""
     return sys.stdin.isatty()
 
 

@@ -161,7 +161,7 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     """
     from sfumato.catalog import Catalog
     from sfumato.cli.terminal.report_explanation import render_report_explanation
-    from sfumato.cli.terminal.text import spaced
+    from sfumato.cli.terminal.text import stack
     from sfumato.query.reports.request import find_report
     from sfumato.reports.policies import report_policies
 
@@ -176,7 +176,7 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     found, unknown = _explain_reports(settings, wanted)
     serial = {"rows": [each.to_dict() for each in found]} if name is None else found[0].to_dict()
     pages = (render_report_explanation(each, unknown) for each in found)
-    print_result(serial, lambda: spaced(pages), as_json=as_json)
+    print_result(serial, lambda: stack(pages), as_json=as_json)
 
 
 def _explain_reports(settings: Config, policies: Sequence[ReportPolicy]) -> tuple[list[ReportExplanation], str]:

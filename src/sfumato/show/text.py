@@ -1,4 +1,4 @@
-"""Text for people: made safe, and always in the same words.
+"""Text for readers: made safe, and always in the same words.
 
 Released text is still data that outsiders wrote. Control characters in it are written as escapes.
 """
@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def key_label(key: str) -> str:
-    """A key as people read it; the empty text has a label too.
+    """The label of a key; the empty text has one too.
 
     >>> key_label("")
     '(empty)'
@@ -51,7 +51,7 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def heading(name: str) -> str:
-    """The name of a column as people write it.
+    """The name of a column, as a heading.
 
     >>> heading("job_title")
     'job title'
@@ -65,7 +65,7 @@ def cell(value: object) -> str:
 
 
 def figure(number: float) -> str:
-    """A number as people read it: a whole number in full, others with four digits or rounded to a whole number.
+    """A number for readers: a whole number in full, others with four digits or rounded to a whole number.
 
     >>> [figure(number) for number in (1234567, 1234567.8, 12.3456, 0.00123456)]
     ['1,234,567', '1,234,568', '12.35', '0.001235']

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from sfumato.cli.terminal.bars import Bar, BarTable, add_bars
 from sfumato.cli.terminal.tables import plain_table
-from sfumato.cli.terminal.text import Words, indented, labelled_lines
+from sfumato.cli.terminal.text import Words, indent, labelled_lines
 from sfumato.show.figures import Figures
 from sfumato.show.text import NO_GROUPS, figure, heading, key_label, noise_within
 from sfumato.wire import Answer, Estimate
@@ -19,7 +19,7 @@ from sfumato.wire import Answer, Estimate
 def render_answer(answer: Answer, *, title: str = "") -> RenderableType:
     """The rows with bars, and below them the receipt and the notes."""
     head: list[RenderableType] = [Words(title, "bold", cropped=False), ""] if title else []
-    return Group(*head, indented(render_figures(answer.figures())), "", indented(labelled_lines(answer.lines())))
+    return Group(*head, indent(render_figures(answer.figures())), "", indent(labelled_lines(answer.lines())))
 
 
 def render_figures(figures: Figures) -> RenderableType:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sfumato.cli.terminal.bars import Bar, BarTable, add_bars
 from sfumato.cli.terminal.tables import plain_table
-from sfumato.cli.terminal.text import Words, bullets, indented, paragraphs, spaced
+from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
 from sfumato.ledger import Row
 from sfumato.show.figures import Panel
 from sfumato.show.text import heading
@@ -26,7 +26,7 @@ def render_budget(report: BudgetReport) -> RenderableType:
     resets = "never resets" if report.resets is None else f"resets on {report.resets}"
     head = Words(f"{report.analyst}: {report.mode}, {resets}", "bold", cropped=False)
     labels = [[Words("account"), *(Words(standing.account) for standing in report.accounts)]]
-    return Group(head, "", indented(BarTable(partial(_accounts_table, report), labels, bars=8)))
+    return Group(head, "", indent(BarTable(partial(_accounts_table, report), labels, bars=8)))
 
 
 def _accounts_table(report: BudgetReport, bars: int) -> Table:
@@ -66,12 +66,12 @@ def render_charges(charges: Charges) -> RenderableType:
 
 def render_shares(panels: Sequence[Panel]) -> RenderableType:
     """Shares that rise by day, one table per panel: a row per line, and some of the days."""
-    return spaced(indented(_shares_table(panel)) for panel in panels if panel.lines)
+    return stack(indent(_shares_table(panel)) for panel in panels if panel.lines)
 
 
 def _shares_table(panel: Panel) -> Table:
     days = [day for day in _DAYS if day <= max(map(len, panel.lines.values()))]
-    # The first column has one width, so that the days of all panels are below one another.
+    # The first column always has this width: the days of all panels are below one another.
     grid = plain_table(f"{heading(panel.title):<24}")
     for day in days:
         grid.add_column(Words(f"day {day}", cropped=False), justify="right", no_wrap=True)

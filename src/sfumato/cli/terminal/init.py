@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from sfumato.cli.first_config import FirstConfig
-from sfumato.cli.terminal.text import command_line, indented, labelled_lines, paragraphs
+from sfumato.cli.terminal.text import command_line, indent, labelled_lines, paragraphs
 
 
 def render_first_config(made: FirstConfig) -> RenderableType:
@@ -20,7 +20,7 @@ def render_first_config(made: FirstConfig) -> RenderableType:
     return Group(
         paragraphs(f"Wrote {made.config} and {made.key}, a key that only you can read."),
         "",
-        indented(labelled_lines(lines)),
+        indent(labelled_lines(lines)),
         "",
         paragraphs("Ask a first question:"),
         command_line(*made.ask),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rich.console import Group, RenderableType
 
 from sfumato.cli.terminal.tables import plain_table
-from sfumato.cli.terminal.text import Words, copyable, paragraphs
+from sfumato.cli.terminal.text import Words, copy_line, paragraphs
 from sfumato.ledger.api_keys import ApiKey
 
 
@@ -18,7 +18,7 @@ def render_new_key(text: str, key: ApiKey) -> RenderableType:
     return Group(
         paragraphs(f"A key for {key.analyst}, role {key.role}, valid {until}:"),
         "",
-        copyable(text),
+        copy_line(text),
         "",
         paragraphs(
             "It is not shown again: only its hash is kept. Hand it over as you would a password.",

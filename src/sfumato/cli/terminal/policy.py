@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from sfumato.cli.terminal.tables import plain_table
-from sfumato.cli.terminal.text import Words, bullets, indented, labelled_lines, paragraphs, spaced
+from sfumato.cli.terminal.text import Words, bullets, indent, labelled_lines, paragraphs, stack
 from sfumato.errors import ConfigError
 from sfumato.explain import PolicyExplanation, Promise, describe_promise, describe_reports, exclusions, percent
 
@@ -29,7 +29,7 @@ def render_questions(config: str, found: Mapping[str, Any]) -> RenderableType:
         for report in found["reports"]
         for block in (Words(f"report {report['report']}", "bold"), _report_block(report))
     )
-    return spaced([paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports])
+    return stack([paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports])
 
 
 def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
@@ -51,7 +51,7 @@ def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
         "hidden": f"any one {table['unit']}",
         "data": f"version {table['version']}",
     }
-    return [indented(grid), indented(labelled_lines(lines))]
+    return [indent(grid), indent(labelled_lines(lines))]
 
 
 def _report_block(report: Mapping[str, Any]) -> RenderableType:
@@ -64,7 +64,7 @@ def _report_block(report: Mapping[str, Any]) -> RenderableType:
         "time": f"{', '.join(report['levels'])} in {report['zone']}",
         "guarantee": f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}; see: sfumato report explain",
     }
-    return indented(labelled_lines(lines))
+    return indent(labelled_lines(lines))
 
 
 def render_explanation(found: PolicyExplanation) -> RenderableType:
@@ -73,12 +73,12 @@ def render_explanation(found: PolicyExplanation) -> RenderableType:
     for promise in found.promises:
         blocks.append(paragraphs(describe_promise(promise)))
         if not promise.nothing:
-            blocks.append(indented(_bounds_table(promise)))
+            blocks.append(indent(_bounds_table(promise)))
     if not found.promises:
         blocks.append(paragraphs("No analyst may ask: there is no [analysts.NAME] in the file."))
     if reports := [*describe_reports(found)]:
         blocks += [paragraphs("Reports:"), bullets(reports)]
-    return spaced([*blocks, paragraphs("What these numbers do not bound:"), bullets(exclusions(found))])
+    return stack([*blocks, paragraphs("What these numbers do not bound:"), bullets(exclusions(found))])
 
 
 def _bounds_table(promise: Promise) -> Table:

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from sfumato.accounting import Charge
 from sfumato.cli.terminal.answer import render_figures
 from sfumato.cli.terminal.tables import plain_table
-from sfumato.cli.terminal.text import Words, indented, labelled_lines, paragraphs
+from sfumato.cli.terminal.text import Words, indent, labelled_lines, paragraphs
 
 if TYPE_CHECKING:
     from sfumato.release import Job, Released
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def render_release(released: Released, *, top: int = 20, statistic: str | None = None) -> RenderableType:
     """The `top` rows of a statistic with bars and intervals, and below them the guarantee."""
     figures = released.figures(top, statistic)
-    about = [indented(Words(figures.about().replace(" · ", "; "), "dim", cropped=False)), ""] if figures.keys else []
-    return Group(indented(render_figures(figures)), "", *about, indented(labelled_lines(released.lines())))
+    about = [indent(Words(figures.about().replace(" · ", "; "), "dim", cropped=False)), ""] if figures.keys else []
+    return Group(indent(render_figures(figures)), "", *about, indent(labelled_lines(released.lines())))
 
 
 def render_plan(job: Job, plan: dict[str, Any]) -> RenderableType:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sfumato.cli.terminal.bars import Bar, BarTable, add_bars
 from sfumato.cli.terminal.tables import ENDLESS, plain_table
-from sfumato.cli.terminal.text import Words, indented, labelled_lines, paragraphs
+from sfumato.cli.terminal.text import Words, indent, labelled_lines, paragraphs
 from sfumato.show.figures import Sheet
 from sfumato.show.text import NO_COUNTS, figure, heading, key_label
 from sfumato.wire import Report
@@ -29,7 +29,7 @@ def render_report(report: Report) -> RenderableType:
     """What was asked, the numbers with bars, and below them the receipt and the notes."""
     sheet = report.sheet()
     head = Words(f"{sheet.whose or 'everything'}, {sheet.range}", "bold", cropped=False)
-    return Group(head, "", indented(_render_sheet(sheet)), "", indented(labelled_lines(report.lines())))
+    return Group(head, "", indent(_render_sheet(sheet)), "", indent(labelled_lines(report.lines())))
 
 
 def _render_sheet(sheet: Sheet) -> RenderableType:
@@ -133,7 +133,7 @@ def render_reseal_cost(found: Reseal) -> RenderableType:
         "guarantee": f"epsilon {before} before, {after} after, for one {found.unit} of this range",
         "promised": f"epsilon {promised}, with all {found.versions:,} versions",
     }
-    return Group(paragraphs("What sealing again costs:"), "", indented(labelled_lines(lines)))
+    return Group(paragraphs("What sealing again costs:"), "", indent(labelled_lines(lines)))
 
 
 def render_reseal(found: Reseal, *, asked: bool) -> RenderableType:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from sfumato.cli.terminal.tables import plain_table
-from sfumato.cli.terminal.text import Words, bullets, indented, paragraphs, spaced
+from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
 from sfumato.reports.explain import ReportExplanation, amount, meaning, not_covered, together
 
 
@@ -29,15 +29,15 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
         epsilons.add_row(*map(Words, (name, *(amount(policy.epsilon(name, level)) for level in levels))))
     whole = "over all that is ever asked under this policy"
     head = f"{policy.name}: epsilon {amount(promise.epsilon)} for one {promise.unit}, {whole}"
-    return spaced(
+    return stack(
         [
             Words(head, "bold", cropped=False),
-            indented(Words(explained.formula, cropped=False)),
-            indented(factors),
+            indent(Words(explained.formula, cropped=False)),
+            indent(factors),
             paragraphs(" ".join(together(policy))),
-            *([indented(attributes)] if policy.attributes else []),
-            indented(epsilons),
-            indented(_versions_table(explained)),
+            *([indent(attributes)] if policy.attributes else []),
+            indent(epsilons),
+            indent(_versions_table(explained)),
             paragraphs(standing or _sealed_sentence(explained)),
             Group(paragraphs("What it means:"), "", bullets(meaning(explained))),
             Group(paragraphs("What it does not cover:"), "", bullets(not_covered(explained))),

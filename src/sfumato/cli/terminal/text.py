@@ -43,16 +43,17 @@ class Words:
         return text.replace("±", "+/-").encode("ascii", "backslashreplace").decode() if options.ascii_only else text
 
 
-def indented(block: RenderableType) -> RenderableType:
+def indent(block: RenderableType) -> RenderableType:
+    """A block, two columns to the right."""
     return Padding(block, (0, 0, 0, 2))
 
 
 def paragraphs(*texts: str) -> RenderableType:
     """Text that wraps, with an empty line between two."""
-    return spaced(Words(text, cropped=False) for text in texts)
+    return stack(Words(text, cropped=False) for text in texts)
 
 
-def spaced(blocks: Iterable[RenderableType]) -> RenderableType:
+def stack(blocks: Iterable[RenderableType]) -> RenderableType:
     """Blocks with an empty line between two."""
     parts: list[RenderableType] = [part for block in blocks for part in ("", block)]
     return Group(*parts[1:])
@@ -74,7 +75,7 @@ def labelled_lines(lines: Mapping[str, str]) -> RenderableType:
     return grid
 
 
-def copyable(text: str) -> RenderableType:
+def copy_line(text: str) -> RenderableType:
     """Text to copy, on one line of output: only the terminal itself may break it."""
     encoding = sys.stdout.encoding or "utf-8"
     safe = visible(text).encode(encoding, "backslashreplace").decode(encoding)
@@ -83,4 +84,4 @@ def copyable(text: str) -> RenderableType:
 
 def command_line(*words: str) -> RenderableType:
     """A command to copy."""
-    return copyable(shlex.join(words))
+    return copy_line(shlex.join(words))
