@@ -27,7 +27,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import ConfigError, EngineFailed, InvalidArgument, LedgerFailed
 from sfumato.ledger import accounts_of, open_ledger
 from sfumato.ledger.api_keys import ApiKeys
-from sfumato.problems import PLACE, PROBLEM_TYPES, error_of
+from sfumato.problems import PLACE, PROBLEM_TYPES, read_problem
 from sfumato.service import app as app_module
 from sfumato.service import limits, middleware
 from sfumato.service import server as server_module
@@ -327,7 +327,7 @@ class TestProblems:
         assert ("retry-after" in reply.headers) == (kind.status in (409, 429, 503))
         assert ("www-authenticate" in reply.headers) == (kind.status == 401)
         assert ("allow" in reply.headers) == (kind.status == 405)
-        assert isinstance(error_of(reply.json), kind.error)
+        assert isinstance(read_problem(reply.json), kind.error)
 
     @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
     def test_every_type_leads_to_a_page(self, kind: Any, served: Served) -> None:

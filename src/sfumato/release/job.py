@@ -244,7 +244,8 @@ class Job:
 
     def _check_same(self, statement: Mapping[str, Any]) -> None:
         if statement.get("job") == self.name and statement.get("request") != self.digest:
-            raise Conflict(f"job {self.name} was begun with other parameters; give this release another name")
+            words = f"job {self.name} was begun with other parameters; give this release another name"
+            raise Conflict(words, reused=True)
 
     def _debit(self, epoch: str) -> Debit:
         assert self.payer is not None  # noqa: S101

@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 
 from sfumato.ledger.usage import MAX_BUDGETS
-from sfumato.problems import PLACE, PROBLEM_TYPES, named
+from sfumato.problems import PLACE, PROBLEM_TYPES, find_problem_type
 from sfumato.query.reports.policy import OPTIONS
 from sfumato.service.limits import MAX_KEY
 from sfumato.wire import Note, schemas
@@ -614,10 +614,10 @@ def _problems(*names: str) -> dict[int | str, Json]:
     """The problems of a route, by status; kinds that share one are told together."""
     by_status: dict[int, list[str]] = {}
     for name in dict.fromkeys((*names, *_ANYWHERE)):
-        by_status.setdefault(named(name).status, []).append(name)
+        by_status.setdefault(find_problem_type(name).status, []).append(name)
     return {
         status: {
-            "description": " ".join(f"`{name}`: {named(name).meaning}" for name in kinds),
+            "description": " ".join(f"`{name}`: {find_problem_type(name).meaning}" for name in kinds),
             "headers": _HEADERS | _OF_STATUS.get(status, {}),
             "content": {"application/problem+json": {"schema": _ref("Problem")}},
         }
