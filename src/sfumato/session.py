@@ -37,7 +37,7 @@ from sfumato.query.policy import TablePolicy
 from sfumato.query.values import plain
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
-from sfumato.spending import Runtime
+from sfumato.spending import Runtime, forfeit
 from sfumato.wire import (
     Answer,
     BudgetReport,
@@ -209,7 +209,7 @@ class Session:
         entity: Mapping[str, str] | None = None,
         dry: bool = False,
     ) -> Reseal:
-        """Let rows in that came too late for the numbers of [start, end): these are drawn anew when next asked for.
+        """Let rows in that came too late for the numbers of [start, end): these are drawn again when next asked for.
 
         For owners: it is another version, and each adds the whole guarantee of a version once more, up to what the
         report has promised; `NotSupported` beyond that. With an entity, all above it and all below it go with it: its
@@ -249,7 +249,7 @@ class Session:
             try:
                 planned = self._planner.resume(reservation, now)
                 if planned is None:
-                    self._runtime.ledger.keep(reservation, now)
+                    forfeit(reservation, self._runtime.ledger, now)
                     continue
                 answer(planned, self._runtime, now, resume=True)
                 finished += 1

@@ -30,6 +30,7 @@ from sfumato.errors import (
     NotSupported,
     Refused,
 )
+from sfumato.ledger import payments
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
 from tests.helpers.worlds import NOW, World, lasting, new_world, spent, standing
@@ -555,7 +556,7 @@ def test_no_failure_carries_rows_that_are_not_paid_for(world, monkeypatch, failu
         raise failure("on the way")
 
     with world.open() as session:
-        monkeypatch.setattr(type(session._ledger), "settle", settle)
+        monkeypatch.setattr(payments, "settle", settle)
         with pytest.raises(failure) as caught:
             session.ask(ARTICLES, analyst="anna")
     at, held = caught.value.__traceback__, []

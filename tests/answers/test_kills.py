@@ -22,7 +22,7 @@ import pytest
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.ledger import Ledger
+from sfumato.ledger import payments
 from sfumato.ledger.fence import Fence
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
@@ -44,10 +44,10 @@ Points = dict[str, tuple[Any, str]]
 def points(paid_path: Any) -> Points:
     """Where a process can die: calls on the path of an answer, by the phase they belong to."""
     return {
-        "reserve": (Ledger, "reserve"),
+        "reserve": (payments, "reserve"),
         "engine": (DuckDBEngine, "run"),
         "mechanism": (paid_path, "_compute"),
-        "settle": (Ledger, "settle"),
+        "settle": (payments, "settle"),
         "fence": (Fence, "advance"),
         "append": (Fence, "_append"),
         "finish": (Session, "finish"),

@@ -21,7 +21,7 @@ from sfumato import answer as answers
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import load_config, noise_key
 from sfumato.errors import BudgetExhausted, LedgerFailed
-from sfumato.ledger import all_accounts, open_ledger
+from sfumato.ledger import all_accounts, open_ledger, payments
 from sfumato.ledger.rules import step_name
 from sfumato.ledger.tables import Books
 from sfumato.mechanisms import Rng
@@ -127,7 +127,7 @@ class Walk:
         question = QUESTIONS[number]
         moment = self.chance.choice(["reserve", "engine", "settle"])
         patch = pytest.MonkeyPatch()
-        owner, name = {"reserve": (Rows, "run"), "engine": (answers, "_payload")}.get(
+        owner, name = {"reserve": (Rows, "run"), "engine": (payments, "settle")}.get(
             moment, (self.session._ledger.fence, "advance")
         )
         patch.setattr(owner, name, _raising)

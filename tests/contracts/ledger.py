@@ -33,6 +33,7 @@ from sfumato.ledger import (
     Settled,
     find_store,
     open_ledger,
+    payments,
 )
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
@@ -120,11 +121,11 @@ def reveal_of(ask: Debit) -> Callable[[str], Revealed]:
 
 
 def reserve(ledger: Ledger, ask: Debit, now: datetime = NOW) -> Reserved | Settled:
-    return ledger.reserve(ask, reveal_of(ask), now)
+    return payments.reserve(ledger, ask, reveal_of(ask), now)
 
 
 def settle(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime = NOW) -> Settled:
-    return ledger.settle(ask, reserved_now(ledger, ask), payload or ranking(), reveal_of(ask), now)
+    return payments.settle(ledger, ask, reserved_now(ledger, ask), payload or ranking(), reveal_of(ask), now)
 
 
 def open_store(store: Store) -> Store:
@@ -482,9 +483,9 @@ class LedgerContract(LedgerPlace):
         ledger, ask = self.make(), top()
         before = self.books()
         with pytest.raises(LedgerFailed):
-            ledger.reserve(ask, reveal_of(ask), NOW, resume=True)
+            payments.reserve(ledger, ask, reveal_of(ask), NOW, resume=True)
         assert self.books() == before
-        assert reserve(ledger, ask) == ledger.reserve(ask, reveal_of(ask), NOW, resume=True)
+        assert reserve(ledger, ask) == payments.reserve(ledger, ask, reveal_of(ask), NOW, resume=True)
 
     # -- settle --
 
@@ -612,7 +613,9 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, ask)
         before = self.books()
         with pytest.raises(LedgerFailed, match="more than was reserved"):
-            ledger.settle(ask, reserved_now(ledger, ask), ranking(), lambda payload: reveal_of(top(3))(payload), NOW)
+            payments.settle(
+                ledger, ask, reserved_now(ledger, ask), ranking(), lambda payload: reveal_of(top(3))(payload), NOW
+            )
         assert self.books() == before
 
     # -- once --
@@ -622,7 +625,7 @@ class LedgerContract(LedgerPlace):
         ledger, ask = self.make(), top(2)
         reserve(ledger, ask)
         with pytest.raises(LedgerFailed, match="started again"):
-            ledger.settle(ask, Reserved(bytes(16)), ranking(), reveal_of(ask), NOW)
+            payments.settle(ledger, ask, Reserved(bytes(16)), ranking(), reveal_of(ask), NOW)
         assert settle(ledger, ask).charge == Charge(5, 1)
 
     def test_the_longest_list_that_every_account_can_pay_is_found(self):
@@ -678,7 +681,7 @@ class LedgerContract(LedgerPlace):
     def test_keeping_spends_the_worst_case(self):
         ledger = self.make()
         reserve(ledger, top(2, "list", ANNA, ACME))
-        ledger.keep(ledger.reservations()[0], NOW)
+        payments.keep(ledger, ledger.reservations()[0], NOW)
         assert [s.spent for s in ledger.standings([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
         assert [s.reserved for s in ledger.standings([ANNA, ACME], NOW)] == [NOTHING] * 2
         assert ledger.reservations() == []
@@ -687,8 +690,8 @@ class LedgerContract(LedgerPlace):
         ledger = self.make()
         reserve(ledger, top(2))
         [hold] = ledger.reservations()
-        ledger.keep(hold, NOW)
-        ledger.keep(hold, NOW)
+        payments.keep(ledger, hold, NOW)
+        payments.keep(ledger, hold, NOW)
         assert spent(ledger) == Charge(5, 1)
 
     def test_keeping_what_was_settled_changes_nothing(self):
@@ -696,16 +699,16 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, top(2))
         [hold] = ledger.reservations()
         settle(ledger, top(2), ranking(0))
-        ledger.keep(hold, NOW)
+        payments.keep(ledger, hold, NOW)
         assert spent(ledger) == Charge(2, 1)
 
     def test_keeping_an_older_hold_leaves_a_newer_one_of_the_same_request_alone(self):
         ledger = self.make()
         reserve(ledger, top(2), NOVEMBER)
         [older] = ledger.reservations()
-        ledger.keep(older, NOVEMBER)
+        payments.keep(ledger, older, NOVEMBER)
         reserve(ledger, top(2), DECEMBER)
-        ledger.keep(older, DECEMBER)
+        payments.keep(ledger, older, DECEMBER)
         assert ledger.verify() == []
         assert settle(ledger, top(2), now=DECEMBER).charge == Charge(5, 1)
 
@@ -869,7 +872,7 @@ class LedgerContract(LedgerPlace):
     def test_a_nonce_outlives_a_kept_request(self):
         ledger = self.make()
         first = reserve(ledger, top(2))
-        ledger.keep(ledger.reservations()[0], NOW)
+        payments.keep(ledger, ledger.reservations()[0], NOW)
         assert reserve(ledger, top(2)) == first
 
     def test_two_atoms_have_two_nonces(self):
@@ -921,7 +924,7 @@ class LedgerContract(LedgerPlace):
     def test_a_kept_reservation_is_charged_to_the_period_it_was_made_in(self):
         ledger = self.make()
         reserve(ledger, top(2), NOVEMBER)
-        ledger.keep(ledger.reservations()[0], DECEMBER)
+        payments.keep(ledger, ledger.reservations()[0], DECEMBER)
         assert self.raw("SELECT period, spent FROM balances") == [("2026-11-01", "5 1")]
 
     def test_a_grant_belongs_to_its_period(self):
@@ -981,7 +984,7 @@ class LedgerContract(LedgerPlace):
         answer(ledger, top(2, "list", ANNA, ACME))
         ledger.grant(ANNA, Charge(7), "more", NOW + timedelta(hours=1))
         reserve(ledger, top(1, "kept"))
-        ledger.keep(ledger.reservations()[0], NOW + timedelta(hours=2))
+        payments.keep(ledger, ledger.reservations()[0], NOW + timedelta(hours=2))
         reserve(ledger, top(3, "open", ANNA, ACME), NOW + timedelta(hours=3))
         listed = [(row.digest, row.account, row.charge, row.state) for row in ledger.history("anna").rows]
         assert listed == [
@@ -1075,7 +1078,7 @@ class LedgerContract(LedgerPlace):
 
     def test_clean_books_have_no_problems(self):
         ledger = self.busy()
-        ledger.keep(ledger.reservations()[0], NOW)
+        payments.keep(ledger, ledger.reservations()[0], NOW)
         answer(ledger, histogram("december"), now=DECEMBER)
         assert len(self.raw("SELECT * FROM journal")) >= 15
         assert ledger.verify() == []
@@ -1116,7 +1119,7 @@ class LedgerContract(LedgerPlace):
         [hold], copy = ledger.reservations(), self.books()
         answer(ledger, top(2, "later"))
         self.restore(copy)
-        assert "sfumato budget recover" in str(refusal(lambda: ledger.keep(hold, NOW)))
+        assert "sfumato budget recover" in str(refusal(lambda: payments.keep(ledger, hold, NOW)))
         assert self.books() == copy
 
     def test_a_restored_copy_of_an_empty_ledger_is_refused(self):
@@ -1473,7 +1476,7 @@ class LedgerContract(LedgerPlace):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            ledger.settle(top(), reserved_now(ledger, top()), ranking(), reveal, NOW)
+            payments.settle(ledger, top(), reserved_now(ledger, top()), ranking(), reveal, NOW)
         assert self.books() == before
         assert settle(ledger, top()).charge == Charge(5, 1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.config import LedgerSettings
-from sfumato.ledger import Revealed, open_ledger
+from sfumato.ledger import Revealed, open_ledger, payments
 from tests.contracts.ledger import (
     NOW,
     InPostgres,
@@ -59,7 +59,7 @@ class TestPostgresLedger(InPostgres, LedgerContract):
             self.raw(TERMINATE)
             return reveal_of(top())(payload)
 
-        told = refusal(lambda: ledger.settle(top(), reserved_now(ledger, top()), ranking(), reveal, NOW))
+        told = refusal(lambda: payments.settle(ledger, top(), reserved_now(ledger, top()), ranking(), reveal, NOW))
         assert "terminat" not in str(told)
         assert self.books() == before
         assert settle(ledger, top()).charge == Charge(5, 1)

@@ -14,7 +14,7 @@ import pytest
 from sfumato.accounting import Charge
 from sfumato.config import Config, LedgerSettings, read_config
 from sfumato.errors import InvalidArgument
-from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger import Ledger, open_ledger, payments
 from sfumato.ledger.tables import Books
 from sfumato.ledger.types import Balance, Row
 from sfumato.ledger.usage import (
@@ -127,7 +127,7 @@ def test_repeats_reservations_and_grants_are_not_spending(ledger):
 def test_what_was_kept_and_recovered_is_spending(ledger):
     reserve(ledger, top(9, "kept", ANNA), now=at(5))
     [hold] = ledger.reservations()
-    ledger.keep(hold, at(6))
+    payments.keep(ledger, hold, at(6))
     with ledger._store.writing() as run:
         books = Books(run)
         moment = "2026-11-07T00:00:00.000000+00:00"

@@ -47,8 +47,6 @@ from sfumato.ledger.types import (
     History,
     IdempotentCall,
     Reservation,
-    Reserved,
-    Reveal,
     Row,
     Settled,
     Standing,
@@ -131,90 +129,17 @@ class Ledger:
             raise LedgerSetBack(OLD_COPY)
         self._seen = mark
 
-    # -- the path of an answer --
+    def knows_repeat(self, debit: Debit) -> bool:
+        """Whether this process saw the request settled: then it is a repeat, most likely."""
+        return (debit.own.name, debit.digest) in self._settled
 
-    def reserve(
-        self,
-        debit: Debit,
-        reveal: Reveal,
-        now: datetime,
-        *,
-        resume: bool = False,
-        same: Callable[[Mapping[str, Any]], None] | None = None,
-    ) -> Reserved | Settled:
-        """Reserve the worst case on every account, or raise `BudgetExhausted` and change nothing.
-
-        The same request again continues its reservation; with `resume`, no new reservation is made. If the atom is
-        stored already, it is settled at once. `same` gets every request with this digest, and may refuse.
-        """
-        if same is None and (debit.own.name, debit.digest) in self._settled:
-            repeat = self._read_repeat(debit, now)
-            if repeat is not None:
-                return repeat
-        with self.writing() as books:
-            if same is not None:
-                for request in rules.requests(books, debit.digest):
-                    same(request)
-            new_call = rules.new_call(books, debit)
-            settled = rules.repeat(books, debit, now)
-            if settled is None:
-                if resume and books.reservation(debit.own.name, debit.digest) is None:
-                    raise LedgerFailed(SUPERSEDED)
-                held = rules.reserve(books, debit, now)
-                nonce, payload = books.atom(debit.atom) or rules.begin_atom(books, debit.atom)
-                if payload is not None:
-                    settled = rules.settle(books, debit, held, payload, reveal, now)
-            if new_call is not None:
-                free = settled is not None and settled.repeat and not settled.charge
-                books.store_call(debit.own.name, new_call.key, new_call.body, debit.digest, free=free)
-            if settled is None:
-                return Reserved(bytes.fromhex(nonce))
-            mark = rules.mark(books, debit.accounts, now)
-        return self._release(debit, settled, mark)
-
-    def _read_repeat(self, debit: Debit, now: datetime) -> Settled | None:
-        """A repeat changes nothing, so it does not wait for writers."""
-        with self.reading() as books:
-            settled = None if rules.new_call(books, debit) else rules.repeat(books, debit, now)
-            if settled is None:
-                return None
-            mark = rules.mark(books, debit.accounts, now)
-        self.advance_fence(mark)
-        return settled
-
-    def _release(self, debit: Debit, settled: Settled, mark: Mark) -> Settled:
-        """Advance the fence, then let the answer leave. Remember the request: it may be repeated."""
-        self.advance_fence(mark)
+    def remember(self, debit: Debit) -> None:
+        """Remember a settled request."""
         if len(self._settled) >= MAX_REPEATS:
             self._settled.clear()
         self._settled.add((debit.own.name, debit.digest))
-        return settled
 
-    def settle(self, debit: Debit, reserved: Reserved, payload: str, reveal: Reveal, now: datetime) -> Settled:
-        """Store the atom, unless one is stored already; charge what the answer reveals, and store the answer.
-
-        `payload` was drawn with the nonce of `reserved`. If a recovery has renewed the nonce since, the draw is void.
-        """
-        with self.writing() as books:
-            settled = rules.repeat(books, debit, now)
-            if settled is None:
-                held, atom = books.reservation(debit.own.name, debit.digest), books.atom(debit.atom)
-                if held is None or atom is None:
-                    raise LedgerFailed(SUPERSEDED)
-                nonce, stored = atom
-                if stored is None:
-                    if nonce != reserved.nonce.hex():
-                        raise LedgerFailed(SUPERSEDED)
-                    books.store_atom(debit.atom, payload)
-                settled = rules.settle(books, debit, held, stored or payload, reveal, now)
-            mark = rules.mark(books, debit.accounts, now)
-        return self._release(debit, settled, mark)
-
-    def keep(self, held: Reservation, now: datetime) -> None:
-        """Close a reservation that can no longer be answered: its worst case is spent."""
-        with self.writing() as books:
-            if books.reservation(held.account, held.digest) == held:
-                rules.keep(books, held, now)
+    # -- answers and reservations --
 
     def recall(
         self, own: str, digest: str, accounts_of: Callable[[str], Sequence[Account]], now: datetime
