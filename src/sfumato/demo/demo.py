@@ -217,14 +217,14 @@ def serving(config: Config) -> Iterator[Service]:
     import uvicorn
 
     from sfumato.service.app import create_app
-    from sfumato.service.server import server
+    from sfumato.service.server import uvicorn_config
 
     bound = _bound(config.service.host, config.service.port)
     with bound, Session(config, clock=_clock, finish=False) as session:
         now = session.now()
         key, _ = ApiKeys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
         host, port = bound.getsockname()
-        with _in_a_thread(uvicorn.Server(server(create_app(session))), bound):
+        with _in_a_thread(uvicorn.Server(uvicorn_config(create_app(session))), bound):
             yield Service(f"http://{host}:{port}", key)
 
 
