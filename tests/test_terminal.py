@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from typing import Any
@@ -14,8 +15,9 @@ from rich.console import Console, RenderableType
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.cli import terminal
+from sfumato.ledger import Standing
 from sfumato.show import Figures
-from sfumato.wire import Answer, BudgetReport, ChargeRow, Charges, Estimate, Receipt, Standing
+from sfumato.wire import Answer, BudgetReport, ChargeRange, ChargeRow, Charges, Estimate, Note, Receipt
 
 HOSTILE = "[red]x[/red]\x1b[2J\r\u202eZürich"
 
@@ -34,7 +36,13 @@ def answer(rows: list[tuple[str, int]], **changes: Any) -> Answer:
     }
     columns = {"article": "text", "members": "integer"}
     found = [{"article": key, "members": count} for key, count in rows]
-    return Answer(columns, found, False, Receipt(**receipt | changes), ("groups are absent",))
+    return Answer(
+        columns=columns,
+        rows=found,
+        stopped=False,
+        receipt=Receipt(**receipt | changes),
+        notes=[Note("small-groups-absent", "groups are absent")],
+    )
 
 
 def printed(block: RenderableType, width: int = 80, encoding: str = "utf-8", color: bool = False) -> str:
@@ -46,7 +54,7 @@ def printed(block: RenderableType, width: int = 80, encoding: str = "utf-8", col
 
 
 def accounts(*standings: Standing, resets: date | None = date(2026, 12, 1)) -> BudgetReport:
-    return BudgetReport("anna", "enforce", resets, standings)
+    return BudgetReport.of_standings("anna", "enforce", [replace(each, resets=resets) for each in standings])
 
 
 class Release:
@@ -67,15 +75,25 @@ class Release:
 
 ANNA = Standing("analyst:anna", Charge(3000, 30), Charge(0, 10), Charge(1500, 10), Charge(750, 10))
 LONG = Standing("organisation:" + HOSTILE * 9, Charge(3000, 30), NOTHING, Charge(Fraction(1, 3)), NOTHING)
-MOVED = ChargeRow("2026-11-15T22:00:00Z", "sha256:" + "ab" * 32, HOSTILE * 9, Charge(21, 1), "settled")
+MOVED = ChargeRow(
+    at="2026-11-15T22:00:00Z", digest="sha256:" + "ab" * 32, account=HOSTILE * 9, charge=Charge(21, 1), state="settled"
+)
 BLOCKS = {
     "answer": terminal.render(answer([(HOSTILE * 9, 1240), ("b", -31)]), title=HOSTILE),
-    "list": terminal.render(Answer({"article": "text"}, [{"article": HOSTILE * 9}], True, answer([]).receipt)),
+    "list": terminal.render(
+        Answer(columns={"article": "text"}, rows=[{"article": HOSTILE * 9}], stopped=True, receipt=answer([]).receipt)
+    ),
     "estimate": terminal.render_estimate(
-        Estimate(HOSTILE, Charge(2, 1), Charge(21, 1), {HOSTILE: 26}, Charge(2979, 29), 29)
+        Estimate(
+            mechanism=HOSTILE,
+            charge=ChargeRange(Charge(2, 1), Charge(21, 1)),
+            error95={HOSTILE: 26},
+            left=Charge(2979, 29),
+            answers_left=29,
+        )
     ),
     "budget": terminal.render_budget(accounts(ANNA, LONG)),
-    "charges": terminal.render_charges(Charges((MOVED,), HOSTILE)),
+    "charges": terminal.render_charges(Charges([MOVED], HOSTILE)),
     "release": terminal.render_release(Release(HOSTILE * 9, "b")),
 }
 
@@ -174,7 +192,8 @@ class TestBars:
 
 class TestEstimates:
     def estimate(self, **changes: Any) -> str:
-        usual: dict[str, Any] = {"least": Charge(2, 1), "worst": Charge(21, 1), "left": Charge(2979, 29)}
+        charge = ChargeRange(changes.pop("least", Charge(2, 1)), changes.pop("worst", Charge(21, 1)))
+        usual: dict[str, Any] = {"charge": charge, "left": Charge(2979, 29)}
         usual |= {"mechanism": "unknown_gumbel", "error95": {"members": 26}, "answers_left": 29}
         return printed(terminal.render_estimate(Estimate(**usual | changes)))
 
@@ -224,12 +243,12 @@ class TestBudgets:
 
 class TestCharges:
     def test_time_state_and_amounts_stay_whole(self) -> None:
-        text = printed(terminal.render_charges(Charges((MOVED,))))
+        text = printed(terminal.render_charges(Charges([MOVED])))
         assert re.search(r"^2026-11-15 22:00:00  settled     21      1  .*…  sha256:.*…", text, re.MULTILINE)
         assert "There are more" not in text
 
     def test_the_next_page_is_named(self) -> None:
-        assert "There are more, from cursor-7 on." in printed(terminal.render_charges(Charges((MOVED,), "cursor-7")))
+        assert "There are more, from cursor-7 on." in printed(terminal.render_charges(Charges([MOVED], "cursor-7")))
 
     def test_none_is_said(self) -> None:
-        assert printed(terminal.render_charges(Charges(()))) == "Nothing was charged.\n"
+        assert printed(terminal.render_charges(Charges([]))) == "Nothing was charged.\n"

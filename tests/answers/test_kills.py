@@ -41,12 +41,12 @@ PHASES = ("opening", "reserve", "engine", "mechanism", "settle", "fence", "betwe
 Points = dict[str, tuple[Any, str]]
 
 
-def points(mechanism: Any) -> Points:
+def points(paid_path: Any) -> Points:
     """Where a process can die: calls on the path of an answer, by the phase they belong to."""
     return {
         "reserve": (Ledger, "reserve"),
         "engine": (DuckDBEngine, "run"),
-        "mechanism": (mechanism, "_payload"),
+        "mechanism": (paid_path, "_compute"),
         "settle": (Ledger, "settle"),
         "fence": (Fence, "advance"),
         "append": (Fence, "_append"),
@@ -57,9 +57,9 @@ def points(mechanism: Any) -> Points:
 
 def instrument(hit: Callable[[str, str], None]) -> None:
     """Call `hit` before and after each of the points, and around every commit. For a child: nothing is put back."""
-    from sfumato import answer
+    from sfumato import spending
 
-    for name, (owner, attribute) in points(answer).items():
+    for name, (owner, attribute) in points(spending).items():
         setattr(owner, attribute, _around(name, getattr(owner, attribute), hit))
     for store in (SQLiteStore, PostgresStore):
         store.writing = _commit(store.writing, hit)
@@ -105,7 +105,7 @@ def ask_all(world: World, numbers: Iterator[int], told: Path) -> None:
         for number in numbers:
             analyst = ANALYSTS[number % 7 % 3]
             answer = session.ask(question(number), analyst=analyst)
-            atom = session._inquiry(question(number), analyst).plan.atom
+            atom = session._planner.plan(question(number), analyst, session.now()).plan.atom
             line = [number, analyst, atom, lasting(answer)]
             os.write(out, json.dumps(line).encode() + b"\n")
 

@@ -9,12 +9,13 @@ from fractions import Fraction
 import pytest
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.answer import PlannedRequest, Runtime, answer
+from sfumato.answer import PlannedRequest, answer
 from sfumato.config import Budget, LedgerSettings
 from sfumato.ledger import Account, open_ledger
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, Prices
 from sfumato.query.sql import read_sql
+from sfumato.spending import Runtime
 from tests.helpers.engagements import ENGAGEMENTS
 from tests.query import test_spellings as spellings
 
@@ -39,11 +40,12 @@ def test_two_hundred_spellings_are_charged_once(number, tmp_path):
     policy, coin, engine = Policy({"engagements": ENGAGEMENTS}), random.Random(number), Empty()
     (tmp_path / "books").mkdir()
     with open_ledger(LedgerSettings("sqlite:books/l.db", tmp_path / "fence"), tmp_path) as ledger:
-        desk = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
+        runtime = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
         given = []
         for _ in range(spellings.SPELLINGS):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)
-            given.append(answer(PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES)), desk))
+            planned = PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES))
+            given.append(answer(planned, runtime, NOW))
         [standing] = ledger.left([ANNA], NOW)
     first, *repeats = given
     assert first.receipt.charge == standing.spent > NOTHING

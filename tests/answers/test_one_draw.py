@@ -112,7 +112,7 @@ class Walk:
     def ask(self) -> None:
         number, analyst = self.chance.randrange(len(QUESTIONS)), self.chance.choice(ANALYSTS)
         question = QUESTIONS[number]
-        atom = self.session._inquiry(question, analyst).plan.atom
+        atom = self.session._planner.plan(question, analyst, self.session.now()).plan.atom
         try:
             found = self.session.ask(question, analyst=analyst)
         except BudgetExhausted:
@@ -132,7 +132,7 @@ class Walk:
         )
         patch.setattr(owner, name, _raising)
         try:
-            atom = self.session._inquiry(question, analyst).plan.atom
+            atom = self.session._planner.plan(question, analyst, self.session.now()).plan.atom
             found = self.session.ask(question, analyst=analyst)
             self.look(atom, found)  # it was stored: nothing was there to crash
             self.accepted[analyst].add((number, self.version, self.key))
@@ -302,7 +302,7 @@ def _shows(payload: dict[str, Any], cells: list[list[Any]]) -> bool:
 def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Walk:
     """A walk, in which every draw of noise is noted with the payload that came of it."""
     drawn: list[bytes] = []
-    tried = answers._tried
+    compute = answers._compute
 
     class Noted(Rng):
         @classmethod
@@ -310,15 +310,14 @@ def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Wa
             drawn.append(key + context)
             return Rng.keyed(key, context)
 
-    def noted(plan: Plan, nonce: bytes, desk: Any) -> str | None:
-        payload = tried(plan, nonce, desk)
-        if payload is not None:
-            walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
+    def noted(plan: Plan, runtime: Any, nonce: bytes) -> str:
+        payload = compute(plan, runtime, nonce)
+        walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
         return payload
 
     patch.setattr("sfumato.catalog.DuckDBEngine", Rows)
     patch.setattr(answers, "Rng", Noted)
-    patch.setattr(answers, "_tried", noted)
+    patch.setattr(answers, "_compute", noted)
     walk = Walk(world, seed)
     try:
         walk.go(steps)

@@ -172,10 +172,10 @@ def test_what_is_no_question_is_refused_in_the_words_of_a_session(call, question
 
 
 def test_the_words_are_those_of_a_session():
-    from sfumato import session
+    from sfumato import answer
     from sfumato.client import bodies
 
-    assert refusal(lambda: session._read(7, policy())) == bodies._QUESTION
+    assert refusal(lambda: answer._read(7, policy())) == bodies._QUESTION
     assert refusal(lambda: read_request({7: 1}, policy())) == refusal(lambda: body_of({7: 1}))
 
 

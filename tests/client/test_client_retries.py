@@ -177,7 +177,7 @@ def test_a_socket_that_is_closed_half_way_is_tried_again():
     """Over real sockets: a promise of more bytes than come, then nothing at all, then an answer."""
     seen = []
     body = b'{"analyst": "anna", "mode": "track", "resets": null, "accounts": [' + (
-        b'{"account": "a", "limit": C, "granted": C, "spent": C, "reserved": C, "resets": null}]}'.replace(
+        b'{"account": "a", "limit": C, "granted": C, "spent": C, "reserved": C, "left": C, "resets": null}]}'.replace(
             b"C", b'{"information": "1", "calls": "0"}'
         )
     )

@@ -21,14 +21,14 @@ def record(name: str, values: Any) -> None:
 
 
 def differences(found: Any, expected: Any, where: str = "") -> list[str]:
-    """Where two JSON values are not the same. Order counts. Floats may differ in their last digits."""
+    """Where two JSON values are not the same. Names have no order. Floats may differ in their last digits."""
     if isinstance(found, float) and isinstance(expected, float):
         return [] if math.isclose(found, expected, rel_tol=1e-12) else [f"{where}: {found} is not {expected}"]
     if type(found) is not type(expected):
         return [f"{where}: {found!r} is not {expected!r}"]
     if isinstance(found, dict):
-        if list(found) != list(expected):
-            return [f"{where}: the names {list(found)} are not {list(expected)}"]
+        if found.keys() != expected.keys():
+            return [f"{where}: the names {sorted(found)} are not {sorted(expected)}"]
         return [wrong for name in found for wrong in differences(found[name], expected[name], f"{where}/{name}")]
     if isinstance(found, list):
         if len(found) != len(expected):

@@ -50,7 +50,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Session]:
 def lasting(answer: dict[str, Any]) -> str:
     """The bytes of an answer that never change."""
     receipt = {name: value for name, value in answer["receipt"].items() if name not in MOMENT}
-    return json.dumps({**without_notes(answer), "receipt": receipt})
+    return json.dumps({**without_notes(answer), "receipt": receipt}, sort_keys=True)
 
 
 def test_the_books_add_up(session: sf.Session):

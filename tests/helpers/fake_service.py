@@ -15,6 +15,7 @@ import httpx2
 from sfumato.accounting import Charge
 from sfumato.client import AsyncClient, Client
 from sfumato.errors import SfumatoError
+from sfumato.ledger import Standing
 from sfumato.problems import problem, problem_type
 from sfumato.query.policy import Column, Measure, Policy, TablePolicy
 from sfumato.query.request import Total
@@ -22,12 +23,13 @@ from sfumato.query.sql import read_sql
 from sfumato.wire import (
     Answer,
     BudgetReport,
+    ChargeRange,
     ChargeRow,
     Charges,
     Estimate,
+    Note,
     Receipt,
     Report,
-    Standing,
     TableRow,
     Tables,
 )
@@ -49,15 +51,21 @@ RECEIPT = Receipt(
     repeat=False,
 )
 ANSWER = Answer(
-    {"article": "text", "day": "date", "at": "timestamp", "members": "integer"},
-    [{"article": "ai-act", "day": date(2026, 11, 1), "at": datetime(2026, 11, 1, 8, 30), "members": 90}],
-    True,
-    RECEIPT,
-    ("groups below a noisy threshold are absent",),
+    columns={"article": "text", "day": "date", "at": "timestamp", "members": "integer"},
+    rows=[{"article": "ai-act", "day": date(2026, 11, 1), "at": datetime(2026, 11, 1, 8, 30), "members": 90}],
+    stopped=True,
+    receipt=RECEIPT,
+    notes=[Note("small-groups-absent", "groups below a noisy threshold are absent")],
 )
 REPORT = Report(
-    {"start": "timestamp", "end": "timestamp", "job_title": "text", "impressions": "integer", "clicks": "integer"},
-    [
+    columns={
+        "start": "timestamp",
+        "end": "timestamp",
+        "job_title": "text",
+        "impressions": "integer",
+        "clicks": "integer",
+    },
+    rows=[
         {
             "start": datetime(2026, 10, 25, 0),
             "end": datetime(2026, 10, 25, 3),
@@ -66,8 +74,8 @@ REPORT = Report(
             "clicks": None,
         }
     ],
-    False,
-    Receipt(
+    stopped=False,
+    receipt=Receipt(
         mechanism="canonical_laplace",
         unit="event",
         charge=Charge(),
@@ -79,27 +87,39 @@ REPORT = Report(
         repeat=True,
         guarantee={"epsilon": 45.0, "unit": "event"},
     ),
-    ("counts below 3 are not shown",),
+    notes=[Note("small-counts-hidden", "counts below 3 are not shown")],
     report="ads",
     entity={"account": "acme", "campaign": "spring"},
     start=datetime(2026, 10, 25),
     end=datetime(2026, 10, 26),
     complete_until=datetime(2026, 10, 25, 6),
     granularity="3h",
-    options=("actions",),
+    options=["actions"],
     zone="Europe/Berlin",
 )
-ESTIMATE = Estimate("known_gumbel", Charge(1), Charge(Fraction(3, 2), 1), {"members": 27}, Charge(10, 1), 4)
-BUDGET = BudgetReport(
+ESTIMATE = Estimate(
+    mechanism="known_gumbel",
+    charge=ChargeRange(Charge(1), Charge(Fraction(3, 2), 1)),
+    error95={"members": 27},
+    left=Charge(10, 1),
+    answers_left=4,
+)
+BUDGET = BudgetReport.of_standings(
     "anna",
     "enforce",
-    date(2026, 12, 1),
     [
         Standing("analyst:anna", Charge(30, 3), Charge(), Charge(1), Charge(2), date(2026, 12, 1)),
         Standing("organisation:acme", Charge(300, 3), Charge(5), Charge(1), Charge(2)),
     ],
 )
-CHARGES = Charges([ChargeRow("2026-11-15T12:00:00Z", DIGEST, "analyst:anna", Charge(21, 1), "settled")], "17")
+CHARGES = Charges(
+    [
+        ChargeRow(
+            at="2026-11-15T12:00:00Z", digest=DIGEST, account="analyst:anna", charge=Charge(21, 1), state="settled"
+        )
+    ],
+    "17",
+)
 TABLES = Tables(
     [
         TableRow(

@@ -32,13 +32,12 @@ from sfumato.errors import (
     NotFound,
     SfumatoError,
 )
-from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger import Ledger, Standing, open_ledger
 from sfumato.ledger.accounts import all_accounts
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Variance, aggregates_job, counts_job
 from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
-from sfumato.wire import Standing
 
 pytestmark = pytest.mark.slow
 

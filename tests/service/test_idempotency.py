@@ -167,8 +167,8 @@ class TestIdempotency:
 
     def test_a_request_that_keeps_failing_is_backed_off(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         key, runs, now = served.key(), [], [0.0]
-        turns = served.session._desk.turns
-        monkeypatch.setattr(turns, "_clock", lambda: now[0])
+        flights = served.session._runtime.flights
+        monkeypatch.setattr(flights, "_clock", lambda: now[0])
         engine = type(served.session._catalog.engine("engagements"))
         real = engine.run
 

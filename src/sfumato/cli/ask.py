@@ -13,7 +13,7 @@ from sfumato.cli.output import answering, show, with_config
 from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from sfumato.session import RequestLike
+    from sfumato.answer import RequestLike
     from sfumato.wire import Answer
 
 CHARTS = (".svg", ".png", ".json", ".html")

@@ -60,16 +60,24 @@ def standing(as_json: bool, config: str, analyst: str | None, releases: bool) ->
     from rich.console import Group
 
     from sfumato.cli.terminal import render_budget
-    from sfumato.ledger.accounts import published, report
+    from sfumato.ledger.accounts import budget_accounts, release_account
+    from sfumato.wire import BudgetReport
 
     if releases and analyst is not None:
         raise InvalidArgument("--releases", "are nobody's: leave --analyst out")
     with _opened(config) as (settings, ledger):
         if releases:
-            reports = [published(settings, ledger, name, now()) for name in settings.budgets]
+            owners: dict[str, tuple[Account, ...]] = {
+                f"release:{name}": (release_account(settings, name),) for name in settings.budgets
+            }
         else:
             names = list(settings.analysts) if analyst is None else [analyst]
-            reports = [report(settings, ledger, name, now()) for name in names]
+            owners = {name: budget_accounts(settings, name) for name in names}
+        moment = now()
+        reports = [
+            BudgetReport.of_standings(name, accounts[0].budget.mode, ledger.left(accounts, moment))
+            for name, accounts in owners.items()
+        ]
     serial = {"rows": [each.to_dict() for each in reports]} if analyst is None else reports[0].to_dict()
 
     def page() -> RenderableType:
@@ -92,13 +100,15 @@ def history(as_json: bool, config: str, analyst: str | None, cursor: str | None,
       sfumato budget history --analyst anna --rows 50
     """
     from sfumato.cli.terminal import render_charges
+    from sfumato.wire import Charges
 
     if cursor is not None and not re.fullmatch("[0-9]{1,18}", cursor):
         raise InvalidArgument("--cursor", "must be the `next` of the page before")
     with _opened(config) as (settings, ledger):
         if analyst is not None:
             settings.analyst(analyst)
-        charges = ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
+        page = ledger.history(analyst, before=None if cursor is None else int(cursor), rows=rows)
+    charges = Charges.from_attributes(page)
     show(charges.to_dict(), lambda: render_charges(charges), as_json=as_json)
 
 
@@ -325,6 +335,7 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
       sfumato budget grant anna --information 300 --reason "the board meets"
     """
     from sfumato.accounting import Charge
+    from sfumato.wire import AccountStanding
 
     amount = Charge(information, calls)
     if not amount:
@@ -335,7 +346,7 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
         found = ledger.grant(_account(settings, account), amount, reason, now())
     until = "" if found.resets is None else f" until {found.resets}"
     told = f"Granted {amount} to {found.account}. It has {found.left} left{until}."
-    show(found.to_dict(), lambda: paragraphs(told), as_json=as_json)
+    show(AccountStanding.from_attributes(found).to_dict(), lambda: paragraphs(told), as_json=as_json)
 
 
 @contextmanager

@@ -111,9 +111,9 @@ class Client(_ClientBase):
         self._sleep = sleep
         self._client: httpx2.Client = self._http.Client(transport=transport, **self._options())
 
-    def ask(self, question: RequestLike) -> Answer:
+    def ask(self, request: RequestLike) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
-        return self._run(_ask(question))
+        return self._run(_ask(request))
 
     def report(
         self,
@@ -147,9 +147,9 @@ class Client(_ClientBase):
             )
         )
 
-    def estimate(self, question: RequestLike) -> Estimate:
-        """What a question would cost and how accurate it would be. Free; no row is read."""
-        return self._run(_estimate(question))
+    def estimate(self, request: RequestLike) -> Estimate:
+        """What a request would cost and how accurate it would be. Free; no row is read."""
+        return self._run(_estimate(request))
 
     def recall(self, digest: str) -> Answer:
         """An answer that was given before, by the `digest` on its receipt. Free; it is the very same one."""
@@ -160,7 +160,7 @@ class Client(_ClientBase):
         return self._run(_budget())
 
     def charges(self, cursor: str | None = None, rows: int = 100) -> Charges:
-        """What questions have cost, the latest first. `cursor` is the `next` of the page before."""
+        """What requests have cost, the latest first. `cursor` is the `next` of the page before."""
         return self._run(_charges(cursor, rows))
 
     def tables(self) -> Tables:
@@ -238,9 +238,9 @@ class AsyncClient(_ClientBase):
         self._sleep = sleep
         self._client: httpx2.AsyncClient = self._http.AsyncClient(transport=transport, **self._options())
 
-    async def ask(self, question: RequestLike) -> Answer:
+    async def ask(self, request: RequestLike) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
-        return await self._run(_ask(question))
+        return await self._run(_ask(request))
 
     async def report(
         self,
@@ -274,9 +274,9 @@ class AsyncClient(_ClientBase):
             )
         )
 
-    async def estimate(self, question: RequestLike) -> Estimate:
-        """What a question would cost and how accurate it would be. Free; no row is read."""
-        return await self._run(_estimate(question))
+    async def estimate(self, request: RequestLike) -> Estimate:
+        """What a request would cost and how accurate it would be. Free; no row is read."""
+        return await self._run(_estimate(request))
 
     async def recall(self, digest: str) -> Answer:
         """An answer that was given before, by the `digest` on its receipt. Free; it is the very same one."""
@@ -287,7 +287,7 @@ class AsyncClient(_ClientBase):
         return await self._run(_budget())
 
     async def charges(self, cursor: str | None = None, rows: int = 100) -> Charges:
-        """What questions have cost, the latest first. `cursor` is the `next` of the page before."""
+        """What requests have cost, the latest first. `cursor` is the `next` of the page before."""
         return await self._run(_charges(cursor, rows))
 
     async def tables(self) -> Tables:
@@ -347,10 +347,10 @@ class AsyncClient(_ClientBase):
 # -- the calls --
 
 
-def _ask(question: RequestLike) -> Call[Answer]:
+def _ask(request: RequestLike) -> Call[Answer]:
     # One key a call, the same on all its retries: the service answers, and charges, once.
     headers = {"Idempotency-Key": str(uuid4())}
-    return Call("POST", "/v1/answers", Answer.from_dict, body=body_of(question), headers=headers, spends=True)
+    return Call("POST", "/v1/answers", Answer.from_dict, body=body_of(request), headers=headers, spends=True)
 
 
 def _report(report: str | Mapping[str, Any] | None, **named: Any) -> Call[Report]:
@@ -358,8 +358,8 @@ def _report(report: str | Mapping[str, Any] | None, **named: Any) -> Call[Report
     return Call("POST", "/v1/reports", Report.from_dict, body=report_body(report, named))
 
 
-def _estimate(question: RequestLike) -> Call[Estimate]:
-    return Call("POST", "/v1/estimates", Estimate.from_dict, body=body_of(question))
+def _estimate(request: RequestLike) -> Call[Estimate]:
+    return Call("POST", "/v1/estimates", Estimate.from_dict, body=body_of(request))
 
 
 def _answer(digest: str) -> Call[Answer]:

@@ -12,27 +12,42 @@ from pathlib import Path
 
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError, LedgerFailed
-from sfumato.ledger.accounts import accounts_of, all_accounts, report
+from sfumato.ledger.accounts import accounts_of, all_accounts, budget_accounts
 from sfumato.ledger.fence import UNWRITABLE, Fence
-from sfumato.ledger.ledger import Account, Debit, EarlierCall, IdempotentCall, Ledger, Reserved, Revealed, Settled
+from sfumato.ledger.ledger import (
+    Account,
+    ChargeEntry,
+    Debit,
+    EarlierCall,
+    IdempotentCall,
+    Ledger,
+    Reserved,
+    Reveal,
+    Revealed,
+    Settled,
+    Standing,
+)
 from sfumato.ledger.store import Store
 from sfumato.ledger.tables import Reservation, Row
 
 __all__ = [
     "Account",
+    "ChargeEntry",
     "Debit",
     "EarlierCall",
     "IdempotentCall",
     "Ledger",
     "Reservation",
     "Reserved",
+    "Reveal",
     "Revealed",
     "Row",
     "Settled",
+    "Standing",
     "accounts_of",
     "all_accounts",
+    "budget_accounts",
     "open_ledger",
-    "report",
 ]
 
 SQLITE = "sqlite:"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from sfumato.config import Config
-from sfumato.ledger.ledger import OWN, Account, Ledger
-from sfumato.wire import BudgetReport
+from sfumato.ledger.ledger import OWN, Account
 
 RELEASE = "release:"
 
@@ -41,16 +38,7 @@ def all_accounts(config: Config) -> dict[str, Account]:
     return {account.name: account for account in [*people, *capped, *published]}
 
 
-def report(config: Config, ledger: Ledger, analyst: str, now: datetime) -> BudgetReport:
-    """What an analyst may still spend: her own account, her organisation's, and those of capped tables."""
-    who = config.analyst(analyst)
-    capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
-    standings = ledger.left([*accounts_of(config, analyst), *capped], now)
-    return BudgetReport(analyst, config.budgets[who.budget].mode, standings[0].resets, standings)
-
-
-def published(config: Config, ledger: Ledger, budget: str, now: datetime) -> BudgetReport:
-    """What releases under a budget may still spend."""
-    account = release_account(config, budget)
-    [standing] = ledger.left([account], now)
-    return BudgetReport(account.name, account.budget.mode, standing.resets, [standing])
+def budget_accounts(config: Config, analyst: str) -> tuple[Account, ...]:
+    """All accounts that an analyst's requests can debit: the analyst's own first."""
+    capped = (table_account(config, name) for name, table in config.tables.items() if table.cap)
+    return (*accounts_of(config, analyst), *capped)

@@ -41,7 +41,6 @@ from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.store import Run, Store
 from sfumato.ledger.tables import REPORT, Balance, Books, Movement, Reservation, ReservationPart, Row
 from sfumato.mechanisms import Step
-from sfumato.wire import ChargeRow, Charges, Standing
 
 OWN = "analyst:"
 _REMEMBERED = 100_000
@@ -134,6 +133,41 @@ class Settled:
     left: Charge
     resets: date | None
     repeat: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One account in its current period: left = limit + granted - spent - reserved."""
+
+    account: str
+    limit: Charge
+    granted: Charge
+    spent: Charge
+    reserved: Charge
+    resets: date | None = None
+
+    @property
+    def left(self) -> Charge:
+        return self.limit + self.granted - self.spent - self.reserved
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeEntry:
+    """One movement on one account. `state` is reserved, settled, kept, granted or recovered."""
+
+    at: str
+    digest: str
+    account: str
+    charge: Charge
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChargePage:
+    """A page of movements, the latest first; `next` asks for the page after it."""
+
+    rows: list[ChargeEntry]
+    next: str | None = None
 
 
 class _Undone(Exception):
@@ -316,18 +350,18 @@ class Ledger:
                 longest, most = (middle, most) if fits else (longest, middle)
         return longest or None
 
-    def history(self, analyst: str | None, *, before: int | None = None, rows: int = 100) -> Charges:
+    def history(self, analyst: str | None, *, before: int | None = None, rows: int = 100) -> ChargePage:
         """What an analyst's requests (everybody's: None) did to the accounts, the latest first."""
         with self._books(self._store.reading) as books:
             open_holds = [] if before is not None else [h for h in books.holds() if analyst in (None, h.analyst)]
             found = books.movements(analyst, before=before, rows=rows + 1)
         listed = [
-            ChargeRow(hold.at, hold.digest, part.account, part.charge, "reserved")
+            ChargeEntry(hold.at, hold.digest, part.account, part.charge, "reserved")
             for hold in reversed(open_holds)
             for part in hold.parts
         ]
         listed += [_listed(row) for _, row in found[:rows]]
-        return Charges(listed, str(found[rows - 1][0]) if len(found) > rows else None)
+        return ChargePage(listed, str(found[rows - 1][0]) if len(found) > rows else None)
 
     def grant(self, account: Account, amount: Charge, reason: str, now: datetime) -> Standing:
         """Add to what an account may spend in its current period."""
@@ -708,10 +742,10 @@ def _mark(books: Books, accounts: Iterable[Account], now: datetime) -> Mark:
     return Mark(books.head.id, books.head.sequence, books.head.hash, totals)
 
 
-def _listed(row: Row) -> ChargeRow:
+def _listed(row: Row) -> ChargeEntry:
     states = {"settle": "settled", "keep": "kept", "grant": "granted", "recover": "recovered"}
     amount = row.granted if row.kind == "grant" else row.spent
-    return ChargeRow(row.at, row.digest, row.account, amount, states[row.kind])
+    return ChargeEntry(row.at, row.digest, row.account, amount, states[row.kind])
 
 
 def _check_version(books: Books) -> None:

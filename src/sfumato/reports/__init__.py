@@ -11,9 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
-from sfumato.answer import SingleFlight
 from sfumato.catalog import Catalog
 from sfumato.config import Config
 from sfumato.engines.base import COULD_NOT_READ
@@ -29,7 +28,8 @@ from sfumato.reports.plan import PlannedReport, placed
 from sfumato.reports.policies import read_entities, report_policies
 from sfumato.reports.quota import Quota
 from sfumato.reports.reseal import Reseal, reseal
-from sfumato.wire import Report, ReportRow, Standing
+from sfumato.spending import SingleFlight
+from sfumato.wire import AccountStanding, Report, ReportPromise, ReportRow
 
 FRESH = timedelta(minutes=1)  # how long a table of entities is taken as read
 
@@ -47,10 +47,10 @@ class Reports:
         }
         self._mutex = threading.Lock()
         self._entities: dict[str, tuple[datetime, Entities]] = {}
-        self._turns = SingleFlight(words=COULD_NOT_READ)
+        self._flights = SingleFlight(failure=COULD_NOT_READ)
         self._quota = Quota()
 
-    def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: Standing) -> Report:
+    def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: AccountStanding) -> Report:
         """The answer to a question, for somebody who may see these entities. Free; `standing` is for the receipt."""
         asked = read_report(question, self.policies)
         entities = self.entities(asked.policy)
@@ -63,12 +63,12 @@ class Reports:
         for policy in self.policies.values():
             yield ReportRow(
                 report=policy.name,
-                statistics=tuple(policy.statistics),
+                statistics=[*policy.statistics],
                 attributes={name: [plain(value) for value in each.domain] for name, each in policy.attributes.items()},
-                entities=policy.levels,
-                levels=policy.calendar.levels,
+                entities=[*policy.levels],
+                levels=[*policy.calendar.levels],
                 zone=policy.calendar.zone,
-                guarantee=guarantee(policy).to_dict(),
+                guarantee=cast(ReportPromise, guarantee(policy).to_dict()),
             )
 
     def reseal(
@@ -103,7 +103,7 @@ class Reports:
         if not new:
             return found, True
         self._quota.take(asker, new, self._clock())
-        with self._turns.of(name) as waited:
+        with self._flights.lock(name) as waited:
             if waited:  # somebody has asked the same meanwhile
                 found = cells.read(question.blocks)
             try:
@@ -114,7 +114,7 @@ class Reports:
                     if missing:
                         found |= cells.seal(block, missing, question.entities, self._clock())
             except EngineFailed:
-                self._turns.ended(name, well=False)
+                self._flights.record(name, succeeded=False)
                 raise
-            self._turns.ended(name, well=True)
+            self._flights.record(name, succeeded=True)
         return found, False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from sfumato.accounting import NOTHING
@@ -18,19 +18,18 @@ from sfumato.query.reports.calendar import ALL
 from sfumato.query.reports.entities import Family, Path
 from sfumato.query.reports.policy import OPTIONS, ReportGuarantee, ReportPolicy, guarantee
 from sfumato.query.reports.request import ReportRequest
+from sfumato.query.values import Type
 from sfumato.reports.cells import vectors
 from sfumato.reports.numbers import Array, Which, error95
 from sfumato.reports.plan import PlannedReport
 from sfumato.show import cut_short
-from sfumato.wire import EXACT, Receipt, Report, Standing
-
-EVENT_LEVEL = "the guarantee is for one event; a person with many events is hidden less"
-PERSON_LEVEL = "the guarantee is for one person: her first {events} events count"
-EXACT_TOTALS = "totals are exact, as the owner has it known to the reader; the guarantee does not cover them"
-RAISED = "error95 is of the noise alone: {options}, which may be further above the truth"
+from sfumato.wire import EXACT, AccountStanding, Note, Receipt, Report, ReportPromise, note
+from sfumato.wire import notes as codes
 
 
-def answered(question: PlannedReport, found: Mapping[Place, Seal], standing: Standing, *, repeat: bool) -> Report:
+def answered(
+    question: PlannedReport, found: Mapping[Place, Seal], standing: AccountStanding, *, repeat: bool
+) -> Report:
     """What stored cells tell about a question. `standing` is the asker's own account, which pays nothing."""
     asked, policy = question.asked, question.asked.policy
     cells: dict[Which, Array] = {}
@@ -60,24 +59,26 @@ def answered(question: PlannedReport, found: Mapping[Place, Seal], standing: Sta
             data_version=f"seal {max(seal.number for seal in found.values())}",
             digest=question.digest(found),
             repeat=repeat,
-            guarantee=promise.to_dict(),
+            guarantee=cast(ReportPromise, promise.to_dict()),
         ),
-        options=asked.options,
+        options=[*asked.options],
         zone=policy.calendar.zone,
     )
-    return replace(report, notes=tuple(_notes(question, promise, report.raised)))
+    return replace(report, notes=[*_notes(question, promise, report.raised)])
 
 
 def _exact(asked: ReportRequest) -> bool:
     return asked.attribute is None and asked.policy.exact_totals
 
 
-def _columns(asked: ReportRequest) -> dict[str, str]:
-    moment = "date" if asked.policy.calendar.days else "timestamp"
-    columns: dict[str, str] = {"start": moment, "end": moment}
+def _columns(asked: ReportRequest) -> dict[str, Type]:
+    moment: Type = "date" if asked.policy.calendar.days else "timestamp"
+    columns: dict[str, Type] = {"start": moment, "end": moment}
     if asked.attribute is not None:
         columns[asked.attribute] = asked.policy.attributes[asked.attribute].type
-    return columns | dict.fromkeys(asked.statistics, "integer")
+    for name in asked.statistics:
+        columns[name] = "integer"
+    return columns
 
 
 def _rows(question: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
@@ -136,22 +137,22 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _measured_below(family, family.paths[child])
 
 
-def _notes(question: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[str]:
+def _notes(question: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[Note]:
     asked, policy = question.asked, question.asked.policy
-    yield EVENT_LEVEL if promise.unit == "event" else PERSON_LEVEL.format(events=promise.events)
+    yield note(codes.EVENT_LEVEL) if promise.unit == "event" else note(codes.PERSON_LEVEL, events=promise.events)
     if _exact(asked):
-        yield EXACT_TOTALS
+        yield note(codes.EXACT_TOTALS)
     if question.end < asked.end:
         until = policy.calendar.wall(question.end).isoformat(sep=" ", timespec="minutes")
-        yield f"the range ends at {until}: what comes after is not complete yet"
+        yield note(codes.INCOMPLETE, until=until)
     if cut := cut_short(_cut(question), len(question.steps), asked.granularity):
-        yield cut
+        yield note(codes.CUT_SHORT, text=cut)
     if policy.min_count > 0:
-        yield f"counts below {policy.min_count} are not shown"
-    yield from (f"{option}: {OPTIONS[option]}" for option in asked.options)
+        yield note(codes.SMALL_COUNTS_HIDDEN, least=policy.min_count)
+    yield from (note(codes.OPTION, option=option, meaning=OPTIONS[option]) for option in asked.options)
     if raised:
         verb = "raise" if len(raised) > 1 else "raises"
-        yield RAISED.format(options=f"{' and '.join(raised)} {verb} the numbers")
+        yield note(codes.RAISED, options=f"{' and '.join(raised)} {verb}")
 
 
 def _cut(question: PlannedReport) -> Iterator[int]:

@@ -104,7 +104,7 @@ ANSWER: Json = {
         "digest": DIGEST,
         "repeat": False,
     },
-    "notes": ["groups below a noisy threshold are absent"],
+    "notes": [{"code": "small-groups-absent", "text": "groups below a noisy threshold are absent"}],
 }
 
 REPORT: Json = {
@@ -151,8 +151,8 @@ REPORT: Json = {
         "guarantee": {"epsilon": 45.0, "unit": "event"},
     },
     "notes": [
-        "the guarantee is for one event; a person with many events is hidden less",
-        "counts below 3 are not shown",
+        {"code": "event-level", "text": "the guarantee is for one event; a person with many events is hidden less"},
+        {"code": "small-counts-hidden", "text": "counts below 3 are not shown"},
     ],
     "options": [],
     "zone": "America/New_York",

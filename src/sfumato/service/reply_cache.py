@@ -5,7 +5,7 @@ So a reply stays right until the ledger's stamp or the second changes. Every com
 revoked key, a grant or a charge affects the next call. A reply to a key that expires within the second is not cached.
 A ledger whose stamp is expensive (PostgreSQL) has none, and then nothing is cached.
 
-Why the LRU is an `OrderedDict` and not `cachetools`: docs/adr/0008-caches.md.
+Why the LRU is an `OrderedDict` and not `cachetools`: docs/adr/0009-caches.md.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 from sfumato.problems import PLACE, PROBLEM_TYPES
 from sfumato.query.reports.policy import OPTIONS
 from sfumato.service.examples import Json
+from sfumato.wire import Note, schemas
 
 
 def obj(properties: Json, *, required: list[str] | None = None, **more: Any) -> Json:
@@ -66,6 +67,7 @@ RECEIPT: Json = {
 }
 
 SCHEMAS: Mapping[str, Json] = {
+    **schemas([Note]),
     "Charge": obj(
         {"information": AMOUNT, "calls": AMOUNT},
         description="A cost: units of information, and calls on columns with an unknown domain.",
@@ -155,7 +157,7 @@ SCHEMAS: Mapping[str, Json] = {
             "rows": array({"type": "object", "additionalProperties": CELL}, description="The largest first."),
             "stopped": {**BOOLEAN, "description": "True if noise ended the list before the requested length."},
             "receipt": ref("Receipt"),
-            "notes": array(TEXT),
+            "notes": array(ref("Note")),
         }
     ),
     "Guarantee": obj(
@@ -194,7 +196,7 @@ SCHEMAS: Mapping[str, Json] = {
             ),
             "stopped": {"const": False},
             "receipt": ref("ReportReceipt"),
-            "notes": array(TEXT),
+            "notes": array(ref("Note")),
             "options": array(OPTION, description="The options that were applied."),
             "zone": {**TEXT, "description": "The time zone of `start` and `end`."},
         }

@@ -132,7 +132,7 @@ class JsonLines(logging.Formatter):
     """One JSON object per line. Of other libraries' records only the place in the code is logged, not the message.
 
     Their messages can contain anything: URLs with passwords, SQL, values. Why this is not `python-json-logger`:
-    docs/adr/0009-log-lines.md.
+    docs/adr/0010-log-lines.md.
     """
 
     def format(self, record: logging.LogRecord) -> str:

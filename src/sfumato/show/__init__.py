@@ -76,6 +76,15 @@ def figure(number: float) -> str:
     return f"{number:,.0f}" if 999.95 <= abs(number) < 1e15 else f"{number:.4g}"
 
 
+def noise_within(error: int) -> str:
+    """How far off a number may be, in words: the half-width that the noise keeps with 95 %.
+
+    >>> noise_within(1026)
+    'the noise is within ± 1,026, 19 times in 20'
+    """
+    return f"the noise is within ± {error:,}, 19 times in 20"
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What there is to draw: keys in the columns `by` and, unless `measure` is None, a count or a number for each.

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.show import NOTHING_SHOWN, Figures, Panel, figure, heading, shown, visible
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Standing
+from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _accounts(report: BudgetReport, bars: int) -> Table:
     return grid
 
 
-def _standing(standing: Standing) -> Iterator[Sequence[RenderableType]]:
+def _standing(standing: AccountStanding) -> Iterator[Sequence[RenderableType]]:
     """An account as two rows: its information and its calls. The limit includes what was granted."""
     parts = standing.limit + standing.granted, standing.spent, standing.reserved, standing.left
     for name, noun, amounts in (

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -16,10 +15,11 @@ import duckdb
 import pandas
 import polars
 import pytest
+from msgspec.structs import replace
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import InvalidArgument
-from sfumato.wire import Answer, Receipt, Report
+from sfumato.wire import Answer, Note, Receipt, Report
 
 RECEIPT = Receipt(
     mechanism="unknown_gumbel",
@@ -32,7 +32,7 @@ RECEIPT = Receipt(
     digest="sha256:00",
     repeat=False,
 )
-PROBLEM_TYPES = {
+TYPES_OF_COLUMNS = {
     'a "quoted" name': "text",
     "order": "integer",
     "share": "number",
@@ -45,17 +45,30 @@ ROWS: list[tuple[Any, ...]] = [
     ("it's; DROP TABLE x --", -(2**63), 0.5, True, date(2026, 11, 15), datetime(2026, 11, 15, 8, 30, 0, 7), 1240),
     ("Zürich \x00\x1b 🙂", 2**63 - 1, -3.0, False, date(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59), -4),
 ]
-FULL = Answer(PROBLEM_TYPES, [dict(zip(PROBLEM_TYPES, row, strict=True)) for row in ROWS], True, RECEIPT, ("a note",))
+FULL = Answer(
+    columns=TYPES_OF_COLUMNS,
+    rows=[dict(zip(TYPES_OF_COLUMNS, row, strict=True)) for row in ROWS],
+    stopped=True,
+    receipt=RECEIPT,
+    notes=[Note("other", "a note")],
+)
 EMPTY = replace(FULL, rows=[])
 
 
 def counted(*rows: tuple[str, int], **changes: Any) -> Answer:
     columns = {"article": "text", "members": "integer"}
-    return Answer(columns, [{"article": key, "members": n} for key, n in rows], False, replace(RECEIPT, **changes))
+    return Answer(
+        columns=columns,
+        rows=[{"article": key, "members": n} for key, n in rows],
+        stopped=False,
+        receipt=replace(RECEIPT, **changes),
+    )
 
 
-LIST = Answer({"article": "text"}, [{"article": "gdpr-guide"}], False, replace(RECEIPT, error95={}))
-TOTAL = Answer({"members": "integer"}, [{"members": 48211}], False, RECEIPT)
+LIST = Answer(
+    columns={"article": "text"}, rows=[{"article": "gdpr-guide"}], stopped=False, receipt=replace(RECEIPT, error95={})
+)
+TOTAL = Answer(columns={"members": "integer"}, rows=[{"members": 48211}], stopped=False, receipt=RECEIPT)
 
 
 class TestTheSerialForm:
@@ -71,7 +84,7 @@ class TestPandas:
     @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_columns_are_typed(self, answer: Answer) -> None:
         frame = answer.to_pandas()
-        assert list(frame.columns) == list(PROBLEM_TYPES)
+        assert list(frame.columns) == list(TYPES_OF_COLUMNS)
         assert pandas.api.types.is_string_dtype(frame.dtypes.iloc[0])
         assert [str(kind) for kind in frame.dtypes[1:]] == [
             *("int64", "float64", "bool", "datetime64[s]", "datetime64[us]", "int64")
@@ -95,7 +108,7 @@ class TestPolarsAndArrow:
     @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_polars_columns_are_typed_and_hold_the_rows(self, answer: Answer) -> None:
         frame = answer.to_polars()
-        assert frame.schema == dict(zip(PROBLEM_TYPES, self.TYPES, strict=True))
+        assert frame.schema == dict(zip(TYPES_OF_COLUMNS, self.TYPES, strict=True))
         assert frame.rows() == ROWS[: len(answer.rows)]
 
     def test_polars_reads_the_arrow_stream_again_and_again(self) -> None:
@@ -161,11 +174,11 @@ class TestTheNotebook:
     def test_no_value_becomes_markup(self) -> None:
         hostile = self.HOSTILE
         answer = Answer(
-            {hostile: "text", "members": "integer"},
-            [{hostile: hostile, "members": 90}],
-            False,
-            replace(RECEIPT, mechanism=hostile, data_version=hostile),
-            (hostile,),
+            columns={hostile: "text", "members": "integer"},
+            rows=[{hostile: hostile, "members": 90}],
+            stopped=False,
+            receipt=replace(RECEIPT, mechanism=hostile, data_version=hostile),
+            notes=[Note("other", hostile)],
         )
         page = Page(answer._repr_html_())
         assert page.tags == {"div", "table", "tr", "th", "td", "span", "b", "br"}
@@ -175,7 +188,9 @@ class TestTheNotebook:
         assert "\x1b" not in answer._repr_html_()
 
     def test_it_tells_rows_and_receipt(self) -> None:
-        answer = replace(counted(("gdpr-guide", 1240), ("ai-act", 300)), notes=("groups are absent",))
+        answer = replace(
+            counted(("gdpr-guide", 1240), ("ai-act", 300)), notes=[Note("small-groups-absent", "groups are absent")]
+        )
         text = " ".join(Page(answer._repr_html_()).words)
         for said in (
             *("gdpr-guide", "1,240", "± 26", "ai-act", "unknown_gumbel", "21 units and 1 call", "2026-12-01"),
@@ -223,10 +238,10 @@ def week(number: int) -> date:
 
 
 SERIES = Report(
-    {"start": "date", "end": "date", "clicks": "integer", "views": "integer"},
-    [{"start": week(at), "end": week(at + 1), "clicks": 10 + at, "views": 90} for at in range(4)],
-    False,
-    replace(
+    columns={"start": "date", "end": "date", "clicks": "integer", "views": "integer"},
+    rows=[{"start": week(at), "end": week(at + 1), "clicks": 10 + at, "views": 90} for at in range(4)],
+    stopped=False,
+    receipt=replace(
         RECEIPT,
         mechanism="canonical_laplace",
         error95={"clicks": 3, "views": 3},
@@ -238,12 +253,14 @@ SERIES = Report(
     end=week(9),
     complete_until=week(4),
     granularity="week",
+    options=[],
+    zone="UTC",
 )
 BY_TITLE = replace(
     SERIES,
     columns={"start": "date", "end": "date", "title": "text", "clicks": "integer", "views": "integer"},
     rows=[{"start": week(2), "end": week(3), "title": "nurse", "clicks": 7, "views": None}],
-    notes=("counts below 5 are not shown",),
+    notes=[Note("small-counts-hidden", "counts below 5 are not shown")],
 )
 
 
@@ -297,7 +314,7 @@ class TestReports:
     def test_a_number_that_was_raised_has_no_interval(
         self, options: tuple[str, ...], attribute: bool, said: str
     ) -> None:
-        report = replace(BY_TITLE if attribute else SERIES, options=options)
+        report = replace(BY_TITLE if attribute else SERIES, options=[*options])
         assert report.lines()["receipt"] == f"canonical_laplace, {said}"
         raised = said.startswith("noise")
         assert report.sheet().bounded is not raised
