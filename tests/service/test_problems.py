@@ -17,6 +17,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import EngineFailed, LedgerFailed
 from sfumato.problems import PLACE, PROBLEM_TYPES, error_of
 from sfumato.session import Session
+from sfumato.wire import Problem
 from tests.helpers.served import REGIONS, TOP, TOTAL, UNKNOWN, Reply, Served, break_engine
 
 Serving = Callable[..., Served]
@@ -73,6 +74,7 @@ class TestProblems:
         assert ("www-authenticate" in reply.headers) == (kind.status == 401)
         assert ("allow" in reply.headers) == (kind.status == 405)
         assert isinstance(error_of(reply.json), kind.error)
+        assert Problem.from_dict(reply.json).to_dict() == reply.json
 
     @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
     def test_every_type_leads_to_a_page(self, kind: Any, served: Served) -> None:

@@ -52,7 +52,7 @@ class TestShapes:
         assert lasting(first) == lasting(again)
         assert (first.json["receipt"]["repeat"], again.json["receipt"]["repeat"]) == (False, True)
         embedded = ads.session.report(BY_DAY, analyst="anna")
-        assert again.body == json.dumps(embedded.to_dict(), separators=(",", ":")).encode()
+        assert again.body == embedded.to_json()
         assert Report.from_dict(again.json) == embedded
         assert len(first.json["rows"]) == 6
         asked = ("acme", "2026-10-28T00:00:00", "2026-11-03T00:00:00", "day")

@@ -29,7 +29,7 @@ from sfumato.service.calls import ANSWERS, Authenticated, Calls, readiness_reply
 from sfumato.service.middleware import RECORD, Middleware
 from sfumato.service.pages import add_pages
 from sfumato.service.pools import Pool
-from sfumato.service.reply import json_reply, problem_reply
+from sfumato.service.reply import Health, json_reply, problem_reply
 from sfumato.service.sweeper import Sweeper
 from sfumato.service.telemetry import METRICS_TYPE, Telemetry
 from sfumato.session import Session
@@ -103,40 +103,40 @@ def add_api_routes(app: FastAPI, calls: Calls) -> None:
         except SfumatoError as error:
             return problem_reply(record, error)
 
-    @app.post(ANSWERS, **openapi.ROUTES["ask"])
+    @app.post(ANSWERS, **openapi.options("ask"))
     async def ask(request: Request) -> Response:
         body, key = await request.body(), request.headers.get("idempotency-key")
         return await respond(request, "ask", asking, lambda caller: calls.ask(caller, body, key))
 
-    @app.post("/v1/reports", **openapi.ROUTES["report"])
+    @app.post("/v1/reports", **openapi.options("report"))
     async def report(request: Request) -> Response:
         body, key = await request.body(), request.headers.get("idempotency-key")
         return await respond(request, "report", reporting, lambda caller: calls.report(caller, body, key))
 
-    @app.post("/v1/estimates", **openapi.ROUTES["estimate"])
+    @app.post("/v1/estimates", **openapi.options("estimate"))
     async def estimate(request: Request) -> Response:
         body = await request.body()
         return await respond(request, "estimate", estimating, lambda caller: calls.estimate(caller, body))
 
-    @app.get("/v1/answers/{digest}", **openapi.ROUTES["recall"])
+    @app.get("/v1/answers/{digest}", **openapi.options("recall"))
     async def recall(request: Request) -> Response:
         digest, tags = request.path_params["digest"], ",".join(request.headers.getlist("if-none-match"))
         return await respond(request, "read", reading, lambda caller: calls.recall(caller, digest, tags))
 
-    @app.get("/v1/budget", **openapi.ROUTES["budget"])
+    @app.get("/v1/budget", **openapi.options("budget"))
     async def budget(request: Request) -> Response:
         return await respond(request, "read", reading, calls.budget)
 
-    @app.get("/v1/budget/charges", **openapi.ROUTES["charges"])
+    @app.get("/v1/budget/charges", **openapi.options("charges"))
     async def charges(request: Request) -> Response:
         cursor, rows = (request.query_params.get(name) for name in ("cursor", "rows"))
         return await respond(request, "read", reading, lambda caller: calls.charges(caller, cursor, rows))
 
-    @app.get("/v1/tables", **openapi.ROUTES["tables"])
+    @app.get("/v1/tables", **openapi.options("tables"))
     async def tables(request: Request) -> Response:
         return await respond(request, "read", reading, calls.tables)
 
-    @app.get("/v1/admin/usage", **openapi.ROUTES["usage"])
+    @app.get("/v1/admin/usage", **openapi.options("usage"))
     async def usage(request: Request) -> Response:
         query = request.query_params
         arguments = query.get("since"), query.get("until"), query.getlist("budget")
@@ -147,17 +147,17 @@ def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
     """The routes for operators and load balancers. They need no key."""
     readiness = CapacityLimiter(1)
 
-    @app.get("/healthz", **openapi.ROUTES["healthz"])
+    @app.get("/healthz", **openapi.options("healthz"))
     async def healthz() -> Response:
-        return json_reply({"status": "ok"})
+        return json_reply(Health())
 
-    @app.get("/readyz", **openapi.ROUTES["readyz"])
+    @app.get("/readyz", **openapi.options("readyz"))
     async def readyz() -> Response:
         with move_on_after(MAX_READINESS_S):
             return await to_thread.run_sync(calls.readiness, limiter=readiness, abandon_on_cancel=True)
         return readiness_reply({"ledger": "not ok", "engines": "not ok"})
 
-    @app.get("/metrics", **openapi.ROUTES["metrics"])
+    @app.get("/metrics", **openapi.options("metrics"))
     async def metrics() -> Response:
         return Response(telemetry.metrics(), media_type=METRICS_TYPE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -15,10 +15,11 @@ from sfumato.ledger.usage import overview, read_budget, read_range
 from sfumato.service.auth import Authenticator, Principal, Right, check_right
 from sfumato.service.limits import Rates, read_idempotency_key, read_object, read_page_rows
 from sfumato.service.middleware import Scope, header
-from sfumato.service.reply import budget_headers, json_reply
+from sfumato.service.reply import Readiness, budget_headers, json_reply
 from sfumato.service.reply_cache import CachedReply, ReplyCache
 from sfumato.service.telemetry import CallRecord, Telemetry
 from sfumato.session import Session
+from sfumato.wire import UsageReport
 
 ANSWERS = "/v1/answers"
 REPORT_EXAMPLE = '{"statistics": ["clicks"], "start": "2026-10-01", "end": "2026-11-01"}'
@@ -62,7 +63,7 @@ class Calls:
         call = None if once is None else IdempotentCall.of(once, body)
         answer = self._session.ask(request, analyst=caller.analyst, call=call)
         self._telemetry.count_answer(repeat=answer.receipt.repeat)
-        reply = json_reply(answer.to_dict(), budget_headers(answer.receipt.left, answer.receipt.resets))
+        reply = json_reply(answer, budget_headers(answer.receipt.left, answer.receipt.resets))
         cached = CachedReply(caller.analyst, reply)
         self._replies.put((caller.authorization, body, key), caller.stamp, cached, caller.principal.until)
         return reply
@@ -85,10 +86,10 @@ class Calls:
         read_idempotency_key(key)
         report = self._session.report(request, analyst=caller.analyst)
         self._telemetry.count_report(repeat=report.receipt.repeat)
-        return json_reply(report.to_dict(), budget_headers(report.receipt.left, report.receipt.resets))
+        return json_reply(report, budget_headers(report.receipt.left, report.receipt.resets))
 
     def estimate(self, caller: Authenticated, body: bytes) -> Response:
-        return json_reply(self._session.estimate(read_object(body), analyst=caller.analyst).to_dict())
+        return json_reply(self._session.estimate(read_object(body), analyst=caller.analyst))
 
     def recall(self, caller: Authenticated, digest: str, if_none_match: str) -> Response:
         answer = self._session.recall(digest, analyst=caller.analyst)
@@ -102,22 +103,23 @@ class Calls:
         # A weak tag matches too (RFC 9110, 13.1.2).
         if tags == ["*"] or etag in (tag.removeprefix("W/") for tag in tags):
             return Response(status_code=304, headers=headers)
-        return json_reply(answer.to_dict(), headers)
+        return json_reply(answer, headers)
 
     def budget(self, caller: Authenticated) -> Response:
-        return json_reply(self._session.budget(caller.analyst).to_dict())
+        return json_reply(self._session.budget(caller.analyst))
 
     def charges(self, caller: Authenticated, cursor: str | None, rows: str | None) -> Response:
         page = self._session.charges(caller.analyst, cursor=cursor, rows=read_page_rows(rows))
-        return json_reply(page.to_dict())
+        return json_reply(page)
 
     def tables(self, _: Authenticated) -> Response:
-        return json_reply(self._session.tables().to_dict())
+        return json_reply(self._session.tables())
 
     def usage(self, _: Authenticated, since: str | None, until: str | None, budgets: Sequence[str]) -> Response:
         first, last = read_range(since, until, self._session.now())
         charges = [read_budget(text) for text in budgets]
-        return json_reply(overview(self._session.ledger, self._session.config, first, last, budgets=charges).to_dict())
+        found = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
+        return json_reply(UsageReport.of_overview(found))
 
     def readiness(self) -> Response:
         """Whether the ledger and the engines can be used; checked at most once per `READINESS_TTL_S`."""
@@ -129,8 +131,8 @@ class Calls:
             return reply
 
 
-def readiness_reply(checks: dict[str, str]) -> Response:
+def readiness_reply(checks: Mapping[str, str]) -> Response:
     """The reply to a check of the parts, each "ok" or "not ok"."""
     is_ready = all(state == "ok" for state in checks.values())
-    content = {"status": "ready" if is_ready else "not ready", "checks": checks}
-    return json_reply(content, status=200 if is_ready else 503)
+    readiness = Readiness.from_dict({"status": "ready" if is_ready else "not ready", "checks": checks})
+    return json_reply(readiness, status=200 if is_ready else 503)

@@ -7,9 +7,8 @@ schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 
-Json: TypeAlias = dict[str, Any]
+from sfumato.service.schemas import Json
 
 DIGEST = "sha256:6f0c2a7f2d3cd0c5f3a0f9d4d3f1a9f4f0a6de7f0f3b1c1c9a34bb7a9e2f5b10"
 
@@ -168,7 +167,7 @@ REPLIES: Mapping[str, Json] = {
         "left": _LEFT,
         "answers_left": 29,
     },
-    "Budget": {
+    "BudgetReport": {
         "analyst": "anna",
         "mode": "enforce",
         "resets": "2026-12-01",
@@ -209,7 +208,7 @@ REPLIES: Mapping[str, Json] = {
             }
         ]
     },
-    "Usage": {
+    "UsageReport": {
         "since": "2026-11-01",
         "until": "2026-11-16",
         "rows": [

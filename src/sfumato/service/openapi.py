@@ -1,9 +1,9 @@
-"""The OpenAPI document: the texts of every route, with the schemas and examples of requests and replies."""
+"""The OpenAPI document: the texts of every route. Schemas follow from the records and request classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -12,9 +12,10 @@ from fastapi.responses import PlainTextResponse
 from sfumato.ledger.usage import MAX_BUDGETS
 from sfumato.problems import named
 from sfumato.service import examples
-from sfumato.service.examples import Json
 from sfumato.service.limits import DEFAULT_PAGE_ROWS, MAX_IDEMPOTENCY_KEY, MAX_PAGE_ROWS
-from sfumato.service.schemas import AMOUNT, DAY, INTEGER, NAME, SCHEMAS, TEXT, array, ref
+from sfumato.service.reply import Health, Readiness
+from sfumato.service.schemas import AMOUNT, DAY, NAME, TEXT, Json, array, ref, reply_schemas, request_schemas
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Record, Report, Tables, UsageReport
 
 DESCRIPTION = """\
 Differentially private answers about people, under an exact budget.
@@ -32,13 +33,10 @@ def _header(name: str, schema: Json, text: str, *, required: bool = True) -> Jso
 
 _ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _HEADERS: Json = _header("X-Request-Id", _ID, "Identifies this request in the service's log.")
-_BUDGET_HEADERS: Json = {
-    **_HEADERS,
+_BUDGET: Json = {
     **_header("Sfumato-Left-Information", AMOUNT, "Information left, as in the receipt."),
     **_header("Sfumato-Left-Calls", AMOUNT, "Calls left, as in the receipt."),
-    **_header(
-        "Sfumato-Resets", DAY, "First day of the next period; absent if the budget never resets.", required=False
-    ),
+    **_header("Sfumato-Resets", DAY, "First day of the next period, if there is one.", required=False),
 }
 _ETAG: Json = _header("ETag", TEXT, "The digest in quotes. The body of a digest never changes.")
 _RETRY_AFTER: Json = _header("Retry-After", {"type": "string", "pattern": "^[0-9]+$"}, "Seconds to wait.")
@@ -48,21 +46,208 @@ _STATUS_HEADERS: Mapping[int, Json] = {
     **dict.fromkeys((409, 429, 503), _RETRY_AFTER),
 }
 
-
-def _ok(schema: str, text: str, headers: Json | None = None) -> Json:
-    content = {"application/json": {"schema": ref(schema)}}
-    return {"description": text, "headers": headers or _HEADERS, "content": content}
-
-
-# Every route can meet these: also where no body is read, one may be sent that is too large or too slow.
-_ANY_ROUTE = ("invalid-argument", "method-not-allowed", "too-large", "failed")
-_AUTHENTICATED = ("unauthorized", "rate-limited", "ledger-failed", "not-found")
+# Every route can have these: a body that is too large or too slow can be sent to any.
+_ANY_PROBLEMS = ("invalid-argument", "method-not-allowed", "too-large", "failed")
+_KEY_PROBLEMS = ("unauthorized", "rate-limited", "ledger-failed", "not-found")
 
 
-def _problems(*names: str) -> dict[int | str, Json]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The texts of a route. `reply` is the record of a 200; None is plain text.
+
+    `headers` are those of a 200 beside X-Request-Id, `more` are replies that are neither a 200 nor a problem.
+    """
+
+    summary: str
+    text: str
+    reply: type[Record] | None
+    reply_text: str
+    headers: Json = field(default_factory=dict)
+    more: Mapping[int, Json] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    parameters: Sequence[Json] = ()
+    body: Json | None = None
+    needs_key: bool = True
+
+
+def _body(schema: str, requests: Mapping[str, Json]) -> Json:
+    return {"required": True, "content": {"application/json": {"schema": ref(schema), "examples": requests}}}
+
+
+def _parameter(name: str, place: str, schema: Json, text: str, **more: object) -> Json:
+    required = place == "path"
+    return {"name": name, "in": place, "required": required, "description": text, "schema": schema, **more}
+
+
+_IDEMPOTENCY_KEY = {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY, "pattern": "^[!-~]+$"}
+
+ROUTES: Mapping[str, Route] = {
+    "ask": Route(
+        summary="Answer a request",
+        text="A noisy answer, charged to the caller's budget. The same request again gives the same answer and costs "
+        "nothing.",
+        body=_body("Request", examples.REQUESTS),
+        parameters=[
+            _parameter(
+                *("Idempotency-Key", "header", _IDEMPOTENCY_KEY),
+                "Identifies this call. The same key with the same body gives the same answer at no further charge, "
+                "also after a new data version. The same key with another body is refused.",
+            )
+        ],
+        reply=Answer,
+        reply_text="The answer with its receipt.",
+        headers=_BUDGET,
+        problems=["not-supported", "invalid-argument", "budget-exhausted", "in-flight", "key-reused", "engine-failed"],
+    ),
+    "report": Route(
+        summary="Query a report",
+        text="Counts of an entity over time, in total or by an attribute. A count is drawn once and then stays the "
+        "same. Every range is made of the same few counts, so no number of requests adds to `guarantee`. Reports are "
+        "free: `left` is the budget for other requests. An entity that is not the caller's looks like an unknown one.",
+        body=_body("ReportRequest", examples.REPORT_REQUESTS),
+        parameters=[
+            _parameter(
+                *("Idempotency-Key", "header", _IDEMPOTENCY_KEY),
+                "Accepted, and not needed: the same body gives the same counts, with or without this header, until "
+                "more data is complete or the owner reseals the range. Only `repeat`, `left` and `resets` may differ. "
+                "The same key with another body is another request.",
+            )
+        ],
+        reply=Report,
+        reply_text="The report with its receipt.",
+        headers=_BUDGET,
+        problems=["not-supported", "invalid-argument", "in-flight", "engine-failed"],
+    ),
+    "estimate": Route(
+        summary="Estimate a request",
+        text="The cost and accuracy of a request. Free, and independent of the data.",
+        body=_body("Request", examples.REQUESTS),
+        reply=Estimate,
+        reply_text="The estimate.",
+        problems=["not-supported", "invalid-argument"],
+    ),
+    "recall": Route(
+        summary="Get a stored answer",
+        text="An answer that the caller got before, with the same bytes as the first time.",
+        parameters=[
+            _parameter("digest", "path", NAME, "The `digest` of a receipt.", example=examples.DIGEST),
+            _parameter(
+                *("If-None-Match", "header", TEXT),
+                "ETags, or `*`. If the answer's ETag is among them, the reply is a 304.",
+            ),
+        ],
+        reply=Answer,
+        reply_text="The answer with its first receipt.",
+        headers=_BUDGET | _ETAG,
+        more={304: {"description": "`If-None-Match` has its ETag.", "headers": _HEADERS | _BUDGET | _ETAG}},
+    ),
+    "budget": Route(
+        summary="Get the budget",
+        text="The caller's own account, and the accounts shared with others.",
+        reply=BudgetReport,
+        reply_text="The accounts.",
+    ),
+    "charges": Route(
+        summary="List charges",
+        text="The caller's charges by page, the latest first.",
+        parameters=[
+            _parameter("cursor", "query", TEXT, "The `next` of the previous page."),
+            _parameter(
+                *("rows", "query"),
+                {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_ROWS, "default": DEFAULT_PAGE_ROWS},
+                "Rows per page.",
+            ),
+        ],
+        reply=Charges,
+        reply_text="One page.",
+        problems=["invalid-argument"],
+    ),
+    "tables": Route(
+        summary="List tables and reports",
+        text="The tables with their columns and measures, and the reports with their statistics and levels, as in the "
+        "policy.",
+        reply=Tables,
+        reply_text="The tables and reports.",
+    ),
+    "usage": Route(
+        summary="Get the usage",
+        text="For owners and auditors: spending per day, analyst and account. With budgets, also how many analysts "
+        "would have exhausted each by each day of their period.",
+        parameters=[
+            _parameter("since", "query", DAY, "The first day (UTC). Default: 30 days before the last."),
+            _parameter("until", "query", DAY, "The last day (UTC). Default: today."),
+            _parameter(
+                *("budget", "query"),
+                array({"type": "string", "pattern": "^[0-9]{1,15},[0-9]{1,15}$"}, maxItems=MAX_BUDGETS),
+                "INFORMATION,CALLS. Repeat the parameter for several budgets.",
+                style="form",
+                explode=True,
+                example=["3000,30"],
+            ),
+        ],
+        reply=UsageReport,
+        reply_text="The usage.",
+        problems=["invalid-argument"],
+    ),
+    "healthz": Route(
+        summary="Liveness",
+        text="The process is up.",
+        reply=Health,
+        reply_text="It is up.",
+        needs_key=False,
+    ),
+    "readyz": Route(
+        summary="Readiness",
+        text="The ledger can be written and agrees with its fence, and every table can be reached.",
+        reply=Readiness,
+        reply_text="Ready.",
+        more={
+            503: {
+                "description": "Not ready.",
+                "headers": _HEADERS,
+                "content": {
+                    "application/json": {"schema": ref("Readiness")},
+                    "application/problem+json": {"schema": ref("Problem")},
+                },
+            }
+        },
+        needs_key=False,
+    ),
+    "metrics": Route(
+        summary="Metrics",
+        text="Counts and durations of requests, problems and answers, in the text format of Prometheus. Nothing of any "
+        "request or answer.",
+        reply=None,
+        reply_text="The metrics.",
+        needs_key=False,
+    ),
+}
+
+
+def options(name: str) -> Json:
+    """The arguments of FastAPI's decorator of a route."""
+    route = ROUTES[name]
+    media = {"text/plain": {}} if route.reply is None else {"application/json": {"schema": ref(route.reply.__name__)}}
+    ok = {"description": route.reply_text, "headers": _HEADERS | route.headers, "content": media}
+    problems = (*route.problems, *(_KEY_PROBLEMS if route.needs_key else ()), *_ANY_PROBLEMS)
+    extra: Json = {"security": [{"key": []}]} if route.needs_key else {}
+    extra |= {"parameters": [*route.parameters]} if route.parameters else {}
+    extra |= {} if route.body is None else {"requestBody": route.body}
+    return {
+        "operation_id": name,
+        "summary": route.summary,
+        "description": route.text,
+        "responses": {200: ok, **_problem_replies(problems), **route.more},
+        "response_model": None,
+        "openapi_extra": extra,
+        **({"response_class": PlainTextResponse} if route.reply is None else {}),
+    }
+
+
+def _problem_replies(names: Sequence[str]) -> dict[int, Json]:
     """The problems of a route by status. Types with the same status share one entry."""
     by_status: dict[int, list[str]] = {}
-    for name in dict.fromkeys((*names, *_ANY_ROUTE)):
+    for name in dict.fromkeys(names):
         by_status.setdefault(named(name).status, []).append(name)
     return {
         status: {
@@ -74,190 +259,9 @@ def _problems(*names: str) -> dict[int | str, Json]:
     }
 
 
-def _body(schema: str, requests: Mapping[str, Json]) -> Json:
-    return {"required": True, "content": {"application/json": {"schema": ref(schema), "examples": requests}}}
-
-
-def _idempotency_key(text: str) -> Json:
-    schema = {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY, "pattern": "^[!-~]+$"}
-    return {"name": "Idempotency-Key", "in": "header", "required": False, "description": text, "schema": schema}
-
-
-def _query(name: str, schema: Json, text: str) -> Json:
-    return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
-
-
-def _route(name: str, summary: str, text: str, responses: Mapping[int | str, Json], **extra: Any) -> Json:
-    is_open = extra.pop("is_open", False)
-    return {
-        "operation_id": name,
-        "summary": summary,
-        "description": text,
-        "responses": dict(responses),
-        "response_model": None,
-        "openapi_extra": extra | ({} if is_open else {"security": [{"key": []}]}),
-    }
-
-
-ROUTES: Mapping[str, Json] = {
-    "ask": _route(
-        "ask",
-        "Answer a request",
-        "A noisy answer, charged to the caller's budget. The same request again gives the same answer and costs "
-        "nothing.",
-        {
-            200: _ok("Answer", "The answer with its receipt.", _BUDGET_HEADERS),
-            **_problems(
-                *("not-supported", "invalid-argument", "budget-exhausted", "in-flight", "key-reused"),
-                *("engine-failed", *_AUTHENTICATED),
-            ),
-        },
-        requestBody=_body("Request", examples.REQUESTS),
-        parameters=[
-            _idempotency_key(
-                "Identifies this call. The same key with the same body gives the same answer at no further charge, "
-                "also after a new data version. The same key with another body is refused."
-            )
-        ],
-    ),
-    "report": _route(
-        "report",
-        "Query a report",
-        "Counts of an entity over time, in total or by an attribute. A count is drawn once and then stays the same. "
-        "Every range is made of the same few counts, so no number of requests adds to `guarantee`. Reports are free: "
-        "`left` is the budget for other requests. An entity that is not the caller's looks like an unknown one.",
-        {
-            200: _ok("Report", "The report with its receipt.", _BUDGET_HEADERS),
-            **_problems("not-supported", "invalid-argument", "in-flight", "engine-failed", *_AUTHENTICATED),
-        },
-        requestBody=_body("ReportRequest", examples.REPORT_REQUESTS),
-        parameters=[
-            _idempotency_key(
-                "Accepted, and not needed: the same body gives the same counts, with or without this header, until "
-                "more data is complete or the owner reseals the range. Only `repeat`, `left` and `resets` may differ. "
-                "The same key with another body is another request."
-            )
-        ],
-    ),
-    "estimate": _route(
-        "estimate",
-        "Estimate a request",
-        "The cost and accuracy of a request. Free, and independent of the data.",
-        {200: _ok("Estimate", "The estimate."), **_problems("not-supported", "invalid-argument", *_AUTHENTICATED)},
-        requestBody=_body("Request", examples.REQUESTS),
-    ),
-    "recall": _route(
-        "recall",
-        "Get a stored answer",
-        "An answer that the caller got before, with the same bytes as the first time.",
-        {
-            200: _ok("Answer", "The answer with its first receipt.", _BUDGET_HEADERS | _ETAG),
-            304: {"description": "`If-None-Match` has its ETag.", "headers": _BUDGET_HEADERS | _ETAG},
-            **_problems(*_AUTHENTICATED),
-        },
-        parameters=[
-            {
-                "name": "digest",
-                "in": "path",
-                "required": True,
-                "description": "The `digest` of a receipt.",
-                "schema": NAME,
-                "example": examples.DIGEST,
-            },
-            {
-                "name": "If-None-Match",
-                "in": "header",
-                "required": False,
-                "description": "ETags, or `*`. If the answer's ETag is among them, the reply is a 304.",
-                "schema": TEXT,
-            },
-        ],
-    ),
-    "budget": _route(
-        "budget",
-        "Get the budget",
-        "The caller's own account, and the accounts shared with others.",
-        {200: _ok("Budget", "The accounts."), **_problems(*_AUTHENTICATED)},
-    ),
-    "charges": _route(
-        "charges",
-        "List charges",
-        "The caller's charges by page, the latest first.",
-        {200: _ok("Charges", "One page."), **_problems("invalid-argument", *_AUTHENTICATED)},
-        parameters=[
-            _query("cursor", TEXT, "The `next` of the previous page."),
-            _query(
-                "rows",
-                {**INTEGER, "minimum": 1, "maximum": MAX_PAGE_ROWS, "default": DEFAULT_PAGE_ROWS},
-                "Rows per page.",
-            ),
-        ],
-    ),
-    "tables": _route(
-        "tables",
-        "List tables and reports",
-        "The tables with their columns and measures, and the reports with their statistics and levels, as in the "
-        "policy.",
-        {200: _ok("Tables", "The tables and reports."), **_problems(*_AUTHENTICATED)},
-    ),
-    "usage": _route(
-        "usage",
-        "Get the usage",
-        "For owners and auditors: spending per day, analyst and account. With budgets, also how many analysts would "
-        "have exhausted each by each day of their period.",
-        {200: _ok("Usage", "The usage."), **_problems("invalid-argument", *_AUTHENTICATED)},
-        parameters=[
-            _query("since", DAY, "The first day (UTC). Default: 30 days before the last."),
-            _query("until", DAY, "The last day (UTC). Default: today."),
-            {
-                **_query(
-                    "budget",
-                    array({"type": "string", "pattern": "^[0-9]{1,15},[0-9]{1,15}$"}, maxItems=MAX_BUDGETS),
-                    "INFORMATION,CALLS. Repeat the parameter for several budgets.",
-                ),
-                "style": "form",
-                "explode": True,
-                "example": ["3000,30"],
-            },
-        ],
-    ),
-    "healthz": _route(
-        "healthz",
-        "Liveness",
-        "The process is up.",
-        {200: _ok("Health", "It is up."), **_problems()},
-        is_open=True,
-    ),
-    "readyz": _route(
-        "readyz",
-        "Readiness",
-        "The ledger can be written and agrees with its fence, and every table can be reached.",
-        {
-            200: _ok("Readiness", "Ready."),
-            **_problems(),
-            503: {
-                "description": "Not ready.",
-                "headers": _HEADERS,
-                "content": {
-                    "application/json": {"schema": ref("Readiness")},
-                    "application/problem+json": {"schema": ref("Problem")},
-                },
-            },
-        },
-        is_open=True,
-    ),
-    "metrics": {
-        **_route(
-            "metrics",
-            "Metrics",
-            "Counts and durations of requests, problems and answers, in the text format of Prometheus. Nothing of any "
-            "request or answer.",
-            {200: {"description": "The metrics.", "headers": _HEADERS, "content": {"text/plain": {}}}, **_problems()},
-            is_open=True,
-        ),
-        "response_class": PlainTextResponse,
-    },
-}
+def schemas() -> dict[str, Json]:
+    """All schemas of the document by name."""
+    return request_schemas() | reply_schemas(route.reply for route in ROUTES.values() if route.reply is not None)
 
 
 def openapi(app: FastAPI) -> Json:
@@ -266,13 +270,13 @@ def openapi(app: FastAPI) -> Json:
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, openapi_version="3.1.0"
     )
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
-        for content in operation["responses"]["200"]["content"].values():
-            # Added here and not in `_ok`: FastAPI drops null values from examples.
-            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-            if name in examples.REPLIES:
-                content["example"] = examples.REPLIES[name]
+        reply = ROUTES[operation["operationId"]].reply
+        if reply is not None:
+            # Added here because FastAPI drops null values from examples.
+            content = operation["responses"]["200"]["content"]["application/json"]
+            content["example"] = examples.REPLIES[reply.__name__]
     components = document.setdefault("components", {})
-    components["schemas"] = dict(SCHEMAS)
+    components["schemas"] = schemas()
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "A key from `sfumato keys create`, or a token."}
     }
