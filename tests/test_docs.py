@@ -118,6 +118,7 @@ def test_reference_pages_are_fresh():
     spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
     reference = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reference)
+    assert reference.STUB.read_text(encoding="utf-8") == reference.stub(), "run: make docs (__init__.pyi)"
     for name, text in reference.pages().items():
         assert (reference.PAGES / name).read_text(encoding="utf-8") == text, f"run: make docs ({name})"
 

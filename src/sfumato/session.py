@@ -37,7 +37,7 @@ from sfumato.query.policy import TablePolicy
 from sfumato.query.values import plain
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
-from sfumato.spending import Runtime
+from sfumato.spending import Runtime, forfeit
 from sfumato.wire import (
     Answer,
     BudgetReport,
@@ -92,7 +92,7 @@ class Session:
         """
         now = self._clock()
         if call is not None:
-            earlier = self._runtime.ledger.called(self._own(analyst), call)
+            earlier = self._runtime.ledger.earlier_call(self._own(analyst), call)
             if earlier is not None:
                 return self._answer_again(earlier, analyst, now)
         listing = self._planner.listing(request, now)
@@ -105,7 +105,7 @@ class Session:
         if not found.receipt.repeat:
             return found
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
-        paid = self._runtime.ledger.called(self._own(analyst), call)
+        paid = self._runtime.ledger.earlier_call(self._own(analyst), call)
         return found if paid is None or paid.free else self._recall_call(paid, analyst, now) or found
 
     def recall(self, digest: str, *, analyst: str) -> Answer:
@@ -130,7 +130,7 @@ class Session:
                 yield shortest
 
         worst, *others = ledger.prices(planned.debit(self._runtime.epoch), outcomes)
-        standings = ledger.left(planned.accounts, now)
+        standings = ledger.standings(planned.accounts, now)
         enforced = [
             standing.left
             for standing, account in zip(standings, planned.accounts, strict=True)
@@ -151,7 +151,7 @@ class Session:
 
     def _budget(self, analyst: str, now: datetime) -> BudgetReport:
         accounts = budget_accounts(self.config, analyst)
-        standings = self._runtime.ledger.left(accounts, now)
+        standings = self._runtime.ledger.standings(accounts, now)
         return BudgetReport.of_standings(analyst, accounts[0].budget.mode, standings)
 
     def charges(self, analyst: str, *, cursor: str | None = None, rows: int = 100) -> Charges:
@@ -209,7 +209,7 @@ class Session:
         entity: Mapping[str, str] | None = None,
         dry: bool = False,
     ) -> Reseal:
-        """Let rows in that came too late for the numbers of [start, end): these are drawn anew when next asked for.
+        """Let rows in that came too late for the numbers of [start, end): these are drawn again when next asked for.
 
         For owners: it is another version, and each adds the whole guarantee of a version once more, up to what the
         report has promised; `NotSupported` beyond that. With an entity, all above it and all below it go with it: its
@@ -243,13 +243,13 @@ class Session:
         worst case is spent. `which` leaves out what another process may be answering.
         """
         finished, now = 0, self._clock()
-        for reservation in self._runtime.ledger.holds():
+        for reservation in self._runtime.ledger.reservations():
             if reservation.request.get("type") == "release" or not which(reservation):
                 continue  # a release is run again by its name
             try:
                 planned = self._planner.resume(reservation, now)
                 if planned is None:
-                    self._runtime.ledger.keep(reservation, now)
+                    forfeit(reservation, self._runtime.ledger, now)
                     continue
                 answer(planned, self._runtime, now, resume=True)
                 finished += 1
@@ -262,7 +262,7 @@ class Session:
         found = self._recall_call(earlier, analyst, now)
         if found is not None:
             return found
-        reservation = self._runtime.ledger.hold(self._own(analyst), earlier.digest)
+        reservation = self._runtime.ledger.reservation(self._own(analyst), earlier.digest)
         planned = None if reservation is None else self._planner.resume(reservation, now)
         if planned is not None:
             answer(planned, self._runtime, now, resume=True)

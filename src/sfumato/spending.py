@@ -21,7 +21,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from sfumato.engines.base import COULD_NOT_ANSWER, Engine
 from sfumato.errors import EngineFailed
-from sfumato.ledger import Debit, Ledger, Reserved, Reveal, Settled
+from sfumato.ledger import Debit, Ledger, Reservation, Reserved, Settled, payments
+from sfumato.ledger.types import Reveal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,12 +122,12 @@ def spend(purchase: Purchase, ledger: Ledger, flights: SingleFlight, now: dateti
     cap for each period (proofs/answers.md), whatever is asked, whatever fails and whatever the rows become.
     """
     debit, reveal = purchase.debit, purchase.reveal
-    reserved = ledger.reserve(debit, reveal, now, resume=resume, same=purchase.check_same)
+    reserved = payments.reserve(ledger, debit, reveal, now, resume=resume, same=purchase.check_same)
     if not isinstance(reserved, Reserved):
         return reserved
     with flights.lock(debit.atom) as waited:
         if waited:  # another thread has stored the atom, or has failed
-            settled = ledger.reserve(debit, reveal, now, resume=True)
+            settled = payments.reserve(ledger, debit, reveal, now, resume=True)
             if isinstance(settled, Reserved):
                 raise EngineFailed(purchase.failure)
             return settled
@@ -134,7 +135,7 @@ def spend(purchase: Purchase, ledger: Ledger, flights: SingleFlight, now: dateti
         flights.record(debit.atom, succeeded=payload is not None)
         if payload is None:
             raise EngineFailed(purchase.failure)
-        return ledger.settle(debit, reserved, payload, reveal, now)
+        return payments.settle(ledger, debit, reserved, payload, reveal, now)
 
 
 def _compute(purchase: Purchase, nonce: bytes) -> str | None:
@@ -143,3 +144,8 @@ def _compute(purchase: Purchase, nonce: bytes) -> str | None:
         return purchase.compute(nonce)
     except Exception:
         return None
+
+
+def forfeit(reservation: Reservation, ledger: Ledger, now: datetime) -> None:
+    """Close a reservation that can no longer be answered: its worst case is spent."""
+    payments.keep(ledger, reservation, now)

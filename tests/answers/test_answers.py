@@ -30,6 +30,7 @@ from sfumato.errors import (
     NotSupported,
     Refused,
 )
+from sfumato.ledger import payments
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
 from tests.helpers.worlds import NOW, World, lasting, new_world, spent, standing
@@ -509,7 +510,7 @@ def test_a_reservation_that_means_nothing_any_more_is_spent_without_an_answer(ea
     assert reserved_by_a_failure(each_world, dataclasses.replace(ARTICLES, k=15)) == Charge(31, 1)
     change(each_world)
     with each_world.open() as session:
-        assert session._ledger.holds() == []
+        assert session._ledger.reservations() == []
         assert standing(session, "organisation:acme", "ben").spent == Charge(31, 1)
         assert session._ledger.verify() == []
     each_world.write_config(max_k=19)
@@ -555,7 +556,7 @@ def test_no_failure_carries_rows_that_are_not_paid_for(world, monkeypatch, failu
         raise failure("on the way")
 
     with world.open() as session:
-        monkeypatch.setattr(type(session._ledger), "settle", settle)
+        monkeypatch.setattr(payments, "settle", settle)
         with pytest.raises(failure) as caught:
             session.ask(ARTICLES, analyst="anna")
     at, held = caught.value.__traceback__, []

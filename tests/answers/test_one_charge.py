@@ -46,7 +46,7 @@ def test_two_hundred_spellings_are_charged_once(number, tmp_path):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)
             planned = PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES))
             given.append(answer(planned, runtime, NOW))
-        [standing] = ledger.left([ANNA], NOW)
+        [standing] = ledger.standings([ANNA], NOW)
     first, *repeats = given
     assert first.receipt.charge == standing.spent > NOTHING
     assert all(repeat.receipt.repeat and repeat.receipt.charge == NOTHING for repeat in repeats)

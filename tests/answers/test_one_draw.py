@@ -21,8 +21,8 @@ from sfumato import answer as answers
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import load_config, noise_key
 from sfumato.errors import BudgetExhausted, LedgerFailed
-from sfumato.ledger import all_accounts, open_ledger
-from sfumato.ledger.ledger import token
+from sfumato.ledger import all_accounts, open_ledger, payments
+from sfumato.ledger.rules import step_name
 from sfumato.ledger.tables import Books
 from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
@@ -127,7 +127,7 @@ class Walk:
         question = QUESTIONS[number]
         moment = self.chance.choice(["reserve", "engine", "settle"])
         patch = pytest.MonkeyPatch()
-        owner, name = {"reserve": (Rows, "run"), "engine": (answers, "_payload")}.get(
+        owner, name = {"reserve": (Rows, "run"), "engine": (payments, "settle")}.get(
             moment, (self.session._ledger.fence, "advance")
         )
         patch.setattr(owner, name, _raising)
@@ -251,7 +251,7 @@ class Walk:
             rows = min(made.k, len(payload["rows"]))
             for step in made.full.steps(rows, stopped=payload["stopped"] and made.k > rows):
                 if made.counts or step.kind != "count":
-                    steps[made.atom, token(step)] = step.charge
+                    steps[made.atom, step_name(step)] = step.charge
         return sum(steps.values(), self.kept[analyst])
 
     def planned(self, analyst: str, number: int, version: int, key: int) -> Plan:
@@ -363,7 +363,7 @@ def constant_nonces(patch: pytest.MonkeyPatch) -> None:
         books.begin_atom(atom, "00" * 16)
         return "00" * 16, None
 
-    patch.setattr("sfumato.ledger.ledger._begun", begin)
+    patch.setattr("sfumato.ledger.rules.begin_atom", begin)
 
 
 def stored_rankings_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from sfumato.accounting import NOTHING
 from sfumato.errors import Conflict
-from sfumato.ledger import Ledger
+from sfumato.ledger import payments
 from sfumato.release import job, outputs
 from sfumato.release.outputs import read, target
 from sfumato.release.verify import differences
@@ -29,12 +29,12 @@ KILLED = 9
 RUNS_S = 120
 
 POINTS: dict[str, tuple[Any, ...]] = {
-    "before reserve": (Ledger, "reserve", "before"),
-    "after reserve": (Ledger, "reserve", "after"),
+    "before reserve": (payments, "reserve", "before"),
+    "after reserve": (payments, "reserve", "after"),
     "before the rows": (job.Job, "_tried", "before"),
     "after the rows": (job.Job, "_tried", "after"),
-    "before settle": (Ledger, "settle", "before"),
-    "after settle": (Ledger, "settle", "after"),
+    "before settle": (payments, "settle", "before"),
+    "after settle": (payments, "settle", "after"),
     "before write": (outputs, "write", "before"),
     "before the statement's rename": (os, "replace", "before", ".statement.json"),
     "after the statement's rename": (os, "replace", "after", ".statement.json"),

@@ -163,7 +163,7 @@ def _exact(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _standing(config: Path, ledger: Ledger, account: str) -> Standing:
-    [found] = ledger.left([all_accounts(load_config(config))[account]], datetime.now(UTC))
+    [found] = ledger.standings([all_accounts(load_config(config))[account]], datetime.now(UTC))
     return found
 
 
@@ -570,7 +570,7 @@ class TestFailure:
                 assert session.finish() == 0
         assert world.spent() == (NOTHING, PRICE)
         with world.books() as ledger:
-            assert [hold.request["type"] for hold in ledger.holds()] == ["release"]
+            assert [hold.request["type"] for hold in ledger.reservations()] == ["release"]
         world.counts().run()
         assert world.spent() == (PRICE, NOTHING)
 

@@ -301,7 +301,7 @@ def test_a_seal_that_is_not_current_any_more_stores_nothing(world):
             return rows
 
         engine.run = meanwhile
-        with pytest.raises(Conflict, match="sealed anew"):
+        with pytest.raises(Conflict, match="sealed again"):
             ask(session, entity=A0, end="2026-01-12")
         assert ask(session, entity=A0, end="2026-01-12").receipt.data_version == "seal 2"
 

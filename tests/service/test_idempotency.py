@@ -228,13 +228,13 @@ class TestIdempotency:
         with pytest.MonkeyPatch.context() as patched:
             break_engine(served, patched)
             served.ask(key, headers=named)
-        real = type(served.session.ledger).hold
+        real = type(served.session.ledger).reservation
 
         def late(*arguments: Any) -> Any:
             served.session.ask(TOP, analyst="anna")
             return real(*arguments)
 
-        monkeypatch.setattr(type(served.session.ledger), "hold", late)
+        monkeypatch.setattr(type(served.session.ledger), "reservation", late)
         reply = served.ask(key, headers=named)
         assert reply.status == 200
         assert served.ask(key, headers=named).body == reply.body

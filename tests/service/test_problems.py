@@ -15,7 +15,8 @@ import pytest
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import EngineFailed, LedgerFailed
-from sfumato.problems import PLACE, PROBLEM_TYPES, error_of
+from sfumato.ledger import payments
+from sfumato.problems import PLACE, PROBLEM_TYPES, read_problem
 from sfumato.session import Session
 from sfumato.wire import Problem
 from tests.helpers.served import REGIONS, TOP, TOTAL, UNKNOWN, Reply, Served, break_engine
@@ -73,7 +74,7 @@ class TestProblems:
         assert ("retry-after" in reply.headers) == (kind.status in (409, 429, 503))
         assert ("www-authenticate" in reply.headers) == (kind.status == 401)
         assert ("allow" in reply.headers) == (kind.status == 405)
-        assert isinstance(error_of(reply.json), kind.error)
+        assert isinstance(read_problem(reply.json), kind.error)
         assert Problem.from_dict(reply.json).to_dict() == reply.json
 
     @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
@@ -264,16 +265,15 @@ class TestLedgerFailures:
 
     def test_a_ledger_that_fails_at_the_end(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         key = served.key()
-        real = type(served.session.ledger).settle
 
         def fail(*_: Any, **__: Any) -> Any:
             raise LedgerFailed("/secret/place: disk I/O error")
 
-        monkeypatch.setattr(type(served.session.ledger), "settle", fail)
-        reply = served.ask(key)
+        with monkeypatch.context() as patched:
+            patched.setattr(payments, "settle", fail)
+            reply = served.ask(key)
         assert reply.kind == "ledger-failed"
         assert b"secret" not in reply.body
-        monkeypatch.setattr(type(served.session.ledger), "settle", real)
         worst = served.reserved()
         assert served.ask(key).status == 200
         assert NOTHING < served.spent() <= worst

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
+from sfumato.ledger import find_store
 from sfumato.service import app as app_module
 from sfumato.service import server as server_module
 from tests.helpers.served import TOP, Served, check_schema
@@ -20,10 +21,10 @@ Serving = Callable[..., Served]
 class TestOneService:
     def test_a_second_one_on_the_same_ledger_is_refused(self, serving: Serving) -> None:
         config = serving().session.config
-        lock_ledger = server_module.lock_ledger
-        with lock_ledger(config), pytest.raises(ConfigError, match="another `sfumato serve`"), lock_ledger(config):
+        lock = find_store(config.ledger, config.folder).lock_service
+        with lock(), pytest.raises(ConfigError, match="another `sfumato serve`"), lock():
             pass
-        with lock_ledger(config):
+        with lock():
             pass
 
     @pytest.mark.parametrize("host", ["", "[service]\nhost = ''"])

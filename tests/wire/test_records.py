@@ -299,15 +299,15 @@ class TestReports:
     @pytest.mark.parametrize(
         ("options", "attribute", "said"),
         [
-            ((), False, "clicks within 3, views within 3 with 95 % confidence"),
-            (("tree", "actions"), False, "clicks within 3, views within 3 with 95 % confidence"),
-            (("totals",), True, "clicks within 3, views within 3 with 95 % confidence"),
-            (("totals",), False, "noise within 3 with 95 % confidence, before totals raises the numbers"),
-            (("monotone",), True, "noise within 3 with 95 % confidence, before monotone raises the numbers"),
+            ((), False, "the noise is within ± 3, 19 times in 20"),
+            (("tree", "actions"), False, "the noise is within ± 3, 19 times in 20"),
+            (("totals",), True, "the noise is within ± 3, 19 times in 20"),
+            (("totals",), False, "the noise is within ± 3, 19 times in 20, before totals raises the numbers"),
+            (("monotone",), True, "the noise is within ± 3, 19 times in 20, before monotone raises the numbers"),
             (
                 ("monotone", "totals", "tree"),
                 False,
-                "noise within 3 with 95 % confidence, before monotone and totals raise the numbers",
+                "the noise is within ± 3, 19 times in 20, before monotone and totals raise the numbers",
             ),
         ],
     )
@@ -316,15 +316,15 @@ class TestReports:
     ) -> None:
         report = replace(BY_TITLE if attribute else SERIES, options=[*options])
         assert report.lines()["receipt"] == f"canonical_laplace, {said}"
-        raised = said.startswith("noise")
+        raised = "before" in said
         assert report.sheet().bounded is not raised
-        assert ("±" in report._repr_html_()) is not raised
-        assert ("±" in report.chart().to_json()) is not raised
+        assert (">± 3</span>" in report._repr_html_()) is not raised
+        assert bool(re.search(r": [0-9]+ ± 3\"", report.chart().to_json())) is not raised
 
     def test_noise_that_differs_is_told_of_each(self) -> None:
         receipt = replace(SERIES.receipt, error95={"clicks": 3, "views": 1200})
         told = replace(SERIES, options=("monotone",), receipt=receipt).lines()["receipt"]
-        assert "noise of clicks within 3, noise of views within 1,200 with 95 % confidence, before" in told
+        assert "the noise of clicks is within ± 3, of views within ± 1,200, 19 times in 20, before" in told
 
     def test_exact_numbers_have_neither_noise_nor_intervals(self) -> None:
         guarantee = {"epsilon": 12.0, "unit": "event", "totals": "exact"}
@@ -335,7 +335,7 @@ class TestReports:
         assert lines["guarantee"] == (
             "epsilon 12 for one event, over all that is asked under this policy; totals are exact and not covered"
         )
-        assert "95 %" not in " ".join(lines.values()) + report.chart().to_json()
+        assert "19 times" not in " ".join(lines.values()) + report.chart().to_json()
         assert "±" not in report._repr_html_() + report.chart().to_json()
         assert report.raised == ()
 

@@ -18,7 +18,7 @@ from sfumato.accounting.numbers import Number, whole
 from sfumato.client.bodies import body_of, report_body
 from sfumato.client.exchange import MAX_REPLY_BYTES, Call, Lost, ServiceReply, exchange
 from sfumato.errors import Failed, InvalidArgument, NotFound
-from sfumato.problems import named
+from sfumato.problems import find_problem_type
 from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def _estimate(request: RequestLike) -> Call[Estimate]:
 
 def _answer(digest: str) -> Call[Answer]:
     if not isinstance(digest, str) or not re.fullmatch(r"[A-Za-z0-9:_-]{1,200}", digest):
-        raise NotFound(named("not-found").detail)
+        raise NotFound(find_problem_type("not-found").detail)
     return Call("GET", f"/v1/answers/{digest}", Answer.from_dict)
 
 

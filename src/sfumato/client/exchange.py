@@ -13,7 +13,7 @@ from secrets import SystemRandom
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sfumato.errors import Conflict, Failed, RateLimited, SfumatoError
-from sfumato.problems import PLACE, error_of
+from sfumato.problems import PLACE, read_problem
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ def _told(reply: ServiceReply, url: str) -> SfumatoError:
         problem = _object(reply)
         if not str(problem["type"]).startswith(PLACE):
             return _foreign(reply, url)
-        error = error_of(problem)
+        error = read_problem(problem)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return _foreign(reply, url)
     if isinstance(error, RateLimited):

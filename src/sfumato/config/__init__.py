@@ -44,6 +44,14 @@ def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
+LEDGER_URLS = {
+    "sqlite": r"sqlite:(?!:memory:$).+",  # a file: books in memory would forget what was spent
+    "postgresql": r"postgresql://.*",
+    "postgres": r"postgres://.*",
+}
+"""The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     url: str = "sqlite:ledger.db"
@@ -278,12 +286,19 @@ def _config(root: Section, folder: Path) -> Config:
     return config
 
 
+def ledger_scheme(url: str) -> str:
+    """The scheme of a `ledger.url`, which names the store. Raises `ConfigError` if the URL has none of the forms."""
+    scheme = url.partition(":")[0]
+    form = LEDGER_URLS.get(scheme)
+    if form is None or not re.fullmatch(form, url, re.DOTALL):
+        raise ConfigError("ledger.url", 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
+    return scheme
+
+
 def _ledger(section: Section, folder: Path) -> LedgerSettings:
     fence = section.text("fence", "")
     url = section.text("url", LedgerSettings().url)
-    in_a_file = url.startswith("sqlite:") and url not in ("sqlite:", "sqlite::memory:")
-    if not in_a_file and not url.startswith(("postgresql://", "postgres://")):
-        raise ConfigError(section.at("url"), 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
+    ledger_scheme(url)  # raises ConfigError
     return LedgerSettings(url, folder / fence if fence else None)
 
 

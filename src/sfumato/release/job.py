@@ -121,7 +121,7 @@ class Job:
         with self._ledger() as ledger:
             self._is_finished(ledger, debit)
             [charge] = ledger.prices(debit, lambda _: [debit.worst])  # nothing, where the job is begun or finished
-            standings = ledger.left(debit.accounts, _now())
+            standings = ledger.standings(debit.accounts, _now())
         accounts = [AccountStanding.from_attributes(standing).to_dict() for standing in standings]
         return {"charge": charge.to_dict(), "accounts": accounts}
 
@@ -171,11 +171,11 @@ class Job:
             purchase = Purchase(debit, compute, self._reveal, f"{COULD_NOT}; {again}", self._check_same)
             settled = spend(purchase, ledger, SingleFlight(), _now())
             self._check_same(json.loads(settled.body))
-            return _unpack(ledger.stored(debit.atom))
+            return _unpack(ledger.payload(debit.atom))
 
     def _is_finished(self, ledger: Ledger, debit: Debit) -> bool:
         """Whether the ledger has the table of this job, and not only its reservation."""
-        begun = ledger.begun(debit.digest)
+        begun = ledger.requests(debit.digest)
         for each in begun:
             self._check_same(each)
         return any(each.get("type") != "release" for each in begun)
@@ -244,7 +244,8 @@ class Job:
 
     def _check_same(self, statement: Mapping[str, Any]) -> None:
         if statement.get("job") == self.name and statement.get("request") != self.digest:
-            raise Conflict(f"job {self.name} was begun with other parameters; give this release another name")
+            words = f"job {self.name} was begun with other parameters; give this release another name"
+            raise Conflict(words, reused=True)
 
     def _debit(self, epoch: str) -> Debit:
         assert self.payer is not None  # noqa: S101

@@ -22,7 +22,7 @@ from sfumato.query.values import Type
 from sfumato.reports.cells import vectors
 from sfumato.reports.numbers import Array, Which, error95
 from sfumato.reports.plan import PlannedReport
-from sfumato.show import cut_short
+from sfumato.show.text import partial_steps
 from sfumato.wire import EXACT, AccountStanding, Note, Receipt, Report, ReportPromise, note
 from sfumato.wire import notes as codes
 
@@ -145,7 +145,7 @@ def _notes(question: PlannedReport, promise: ReportGuarantee, raised: Sequence[s
     if question.end < asked.end:
         until = policy.calendar.wall(question.end).isoformat(sep=" ", timespec="minutes")
         yield note(codes.INCOMPLETE, until=until)
-    if cut := cut_short(_cut(question), len(question.steps), asked.granularity):
+    if cut := partial_steps(_cut(question), len(question.steps), asked.granularity):
         yield note(codes.CUT_SHORT, text=cut)
     if policy.min_count > 0:
         yield note(codes.SMALL_COUNTS_HIDDEN, least=policy.min_count)

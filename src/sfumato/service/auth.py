@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from sfumato.config import Config, Role
 from sfumato.errors import NotFound, Unauthorized
 from sfumato.ledger.api_keys import START, ApiKeys
-from sfumato.problems import named
+from sfumato.problems import find_problem_type
 from sfumato.service.oidc import Fetch, KeySet, TokenVerifier, fetch
 
 Right: TypeAlias = Literal["ask", "report", "estimate", "read", "usage"]
@@ -44,7 +44,7 @@ class Principal:
 def check_right(principal: Principal, right: Right) -> None:
     """Raise `NotFound`, as for an unknown path, if the principal's role lacks this right."""
     if principal.role not in RIGHTS[right]:
-        raise NotFound(named("not-found").detail)
+        raise NotFound(find_problem_type("not-found").detail)
 
 
 class Authenticator:
@@ -63,7 +63,7 @@ class Authenticator:
         scheme, _, credential = (authorization or "").partition(" ")
         principal = self._find(credential.strip(" ")) if scheme.lower() == "bearer" else None
         if principal is None:
-            raise Unauthorized(named("unauthorized").detail)
+            raise Unauthorized(find_problem_type("unauthorized").detail)
         return principal
 
     def _find(self, credential: str) -> Principal | None:

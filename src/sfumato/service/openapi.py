@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 
 from sfumato.ledger.usage import MAX_BUDGETS
-from sfumato.problems import named
+from sfumato.problems import find_problem_type
 from sfumato.service import examples
 from sfumato.service.limits import DEFAULT_PAGE_ROWS, MAX_IDEMPOTENCY_KEY, MAX_PAGE_ROWS
 from sfumato.service.reply import Health, Readiness
@@ -248,10 +248,10 @@ def _problem_replies(names: Sequence[str]) -> dict[int, Json]:
     """The problems of a route by status. Types with the same status share one entry."""
     by_status: dict[int, list[str]] = {}
     for name in dict.fromkeys(names):
-        by_status.setdefault(named(name).status, []).append(name)
+        by_status.setdefault(find_problem_type(name).status, []).append(name)
     return {
         status: {
-            "description": " ".join(f"`{name}`: {named(name).meaning}" for name in kinds),
+            "description": " ".join(f"`{name}`: {find_problem_type(name).meaning}" for name in kinds),
             "headers": _HEADERS | _STATUS_HEADERS.get(status, {}),
             "content": {"application/problem+json": {"schema": ref("Problem")}},
         }

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from sfumato.accounting import Charge
 from sfumato.errors import RateLimited, SfumatoError
-from sfumato.problems import named, problem, problem_type
+from sfumato.problems import find_problem_type, problem, problem_type
 from sfumato.service.telemetry import CallRecord
 from sfumato.wire import Record, to_json
 
@@ -37,7 +37,7 @@ def json_reply(record: Record, headers: Mapping[str, str] | None = None, *, stat
 
 def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None = None) -> Response:
     """An error as a problem of the type `name`, or of the error's own type. The record of the call notes the type."""
-    kind = problem_type(error) if name is None else named(name)
+    kind = problem_type(error) if name is None else find_problem_type(name)
     record.problem = kind.name
     headers = {}
     if isinstance(error, RateLimited):

@@ -5,13 +5,11 @@ serve -> check the configuration -> bind -> announce the address -> one server i
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +19,8 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from sfumato.config import Config, load_config
-from sfumato.errors import ConfigError, Failed, InvalidArgument, LedgerFailed, SfumatoError
-from sfumato.ledger import SQLITE
+from sfumato.errors import ConfigError, Failed, InvalidArgument, SfumatoError
+from sfumato.ledger import find_store
 from sfumato.service.app import create_app
 from sfumato.service.middleware import Middleware
 from sfumato.service.telemetry import log_to_stderr, set_up_tracing
@@ -55,7 +53,7 @@ def serve(
     settings = replace(config.service, **{name: value for name, value in options.items() if value is not None})
     config = replace(config, service=settings)
     if settings.workers == 1:
-        with lock_ledger(config):
+        with find_store(config.ledger, config.folder).lock_service():
             _serve_here(config, log_level, announce)
     else:
         _serve_by_workers(file, config, log_level, announce)
@@ -77,10 +75,11 @@ def _serve_here(config: Config, log_level: str, announce: Callable[[str], None])
 
 def _serve_by_workers(file: str, config: Config, log_level: str, announce: Callable[[str], None]) -> None:
     settings = config.service
-    if config.ledger.url.startswith(SQLITE):
+    store = find_store(config.ledger, config.folder)
+    if not store.shared:
         raise ConfigError(
             "service.workers",
-            f"is {settings.workers}, but a SQLite ledger serves one process; set it to 1, "
+            f"is {settings.workers}, but a {store.name} ledger serves one process; set it to 1, "
             'or use a PostgreSQL ledger: [ledger] url = "postgresql://..."',
         )
     with Session(config, finish=False):
@@ -104,28 +103,6 @@ def create_worker() -> Middleware:
         # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
         _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
         raise SystemExit(1) from None
-
-
-@contextmanager
-def lock_ledger(config: Config) -> Iterator[None]:
-    """Allow one service per SQLite ledger, by a lock on a file beside it. The lock ends with the process."""
-    if not config.ledger.url.startswith(SQLITE):
-        yield
-        return
-    path = (config.folder / config.ledger.url.removeprefix(SQLITE)).resolve()
-    try:
-        lock = os.open(path.with_name(path.name + ".serving"), os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError:
-        raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist, or cannot be written") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ConfigError(
-            "ledger.url", "another `sfumato serve` uses this ledger, and SQLite serves one process; stop it first"
-        ) from None
-    finally:
-        os.close(lock)
 
 
 def uvicorn_config(app: Middleware | str, *, factory: bool = False, workers: int = 1) -> uvicorn.Config:

@@ -6,7 +6,7 @@ import logging
 import threading
 from datetime import datetime, timedelta
 
-from sfumato.ledger import SQLITE, Reservation
+from sfumato.ledger import Reservation
 from sfumato.service.telemetry import locate
 from sfumato.session import Session
 
@@ -18,16 +18,16 @@ _LOG = logging.getLogger("sfumato.service")
 class Sweeper:
     """Finishes abandoned reservations: at the start all of them, later those that have become old.
 
-    With PostgreSQL other processes may be computing, so only old ones are abandoned, also at the start. Old is twice
-    the longest time limit of an engine, plus a minute for the ledger. Each reservation is tried once: one that always
-    exceeds the engine's time limit would otherwise occupy the engine for ever.
+    If processes share the ledger, others may be computing, so only old ones are abandoned, also at the start. Old is
+    twice the longest time limit of an engine, plus a minute for the ledger. Each reservation is tried once: one that
+    always exceeds the engine's time limit would otherwise occupy the engine for ever.
     """
 
     def __init__(self, session: Session, interval_s: float = INTERVAL_S) -> None:
         self._session, self._interval_s = session, interval_s
         timeout_s = max((engine.timeout_s for engine in session.config.engines.values()), default=0)
         self._max_age = timedelta(seconds=2 * timeout_s + 60)
-        self._is_only_process = session.config.ledger.url.startswith(SQLITE)
+        self._is_only_process = not session.ledger.shared
         self._started_at: datetime | None = None
         self._tried: set[tuple[str, str, str]] = set()
         self._stop = threading.Event()

@@ -170,7 +170,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
     def lines(self) -> dict[str, str]:
         """The receipt and the notes in words, a label for each line."""
-        from sfumato.show import noise_within
+        from sfumato.show.text import noise_within
 
         receipt, measure = self.receipt, self.measure
         error = "without counts" if measure is None else noise_within(receipt.error95[measure])

@@ -157,16 +157,13 @@ class Report(Answer, frozen=True, kw_only=True):
         """How far off the numbers may be, in words; of the noise alone where options have raised the numbers."""
         if self.exact:
             return "without noise"
-        errors = {name: self.receipt.error95[name] for name in self.statistics}
+        from sfumato.show.text import noise_within
+
+        noise = noise_within({name: self.receipt.error95[name] for name in self.statistics})
         if not self.raised:
-            return f"{', '.join(f'{name} within {error:,}' for name, error in errors.items())} with 95 % confidence"
-        alike = len(set(errors.values())) == 1
-        widths = (
-            {"": next(iter(errors.values()))} if alike else {f" of {name}": error for name, error in errors.items()}
-        )
-        noise = ", ".join(f"noise{whose} within {error:,}" for whose, error in widths.items())
+            return noise
         verb = "raise" if len(self.raised) > 1 else "raises"
-        return f"{noise} with 95 % confidence, before {' and '.join(self.raised)} {verb} the numbers"
+        return f"{noise}, before {' and '.join(self.raised)} {verb} the numbers"
 
     def _promise(self) -> str:
         promise = self.receipt.guarantee or {"epsilon": 0, "unit": self.receipt.unit}

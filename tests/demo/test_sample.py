@@ -56,7 +56,7 @@ def test_its_columns_are_the_ones_the_questions_use(data: Connection) -> None:
 
 
 def test_names_are_readable_and_distinct() -> None:
-    slugs = sample._slugs()
+    slugs = sample.article_names()
     assert len(set(slugs)) == len(slugs) == 3000
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*-\d+", slug) for slug in slugs)
     assert len(set(sample.JOB_TITLES)) == 40

@@ -1,4 +1,4 @@
-"""`sfumato report`: what it shows, what it promises, and what sealing anew costs before it is done."""
+"""`sfumato report`: what it shows, what it promises, and what sealing a range again costs before it is done."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def invoke(*arguments: str, **options: Any) -> Result:
     return CliRunner().invoke(main, arguments, **options)
 
 
-def told(*arguments: str, **options: Any) -> str:
+def run_page(*arguments: str, **options: Any) -> str:
     result = invoke(*arguments, **options)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return result.stdout
 
 
-def parsed(*arguments: str, code: int = 0) -> Any:
+def run_json(*arguments: str, code: int = 0) -> Any:
     result = invoke(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (code, ""), result.output
     return json.loads(result.stdout)
@@ -128,7 +128,7 @@ def rewrite(folder: Path, changes: Mapping[str, str]) -> None:
 @pytest.mark.usefixtures("shop")
 class TestAsking:
     def test_a_row_for_each_value_with_its_receipt(self) -> None:
-        page = told("report", *ASK, *MARCH, "--attribute", "job_title")
+        page = run_page("report", *ASK, *MARCH, "--attribute", "job_title")
         head, _, titles, *rows = page.splitlines()
         assert head == "account a0, from 2024-03-01 to before 2024-04-01"
         assert titles.split()[:4] == ["job", "title", "clicks", "±"]
@@ -139,49 +139,49 @@ class TestAsking:
         assert "a report debits nobody" in page
 
     def test_json_is_the_answer_and_a_repeat_is_the_same(self) -> None:
-        first, again = (parsed("report", *ASK, *MARCH, "--attribute", "job_title", "--top", "2") for _ in range(2))
+        first, again = (run_json("report", *ASK, *MARCH, "--attribute", "job_title", "--top", "2") for _ in range(2))
         assert first["rows"] == again["rows"]
         assert len(first["rows"]) == 2
         assert [first["receipt"]["repeat"], again["receipt"]["repeat"]] == [False, True]
         assert first["receipt"]["guarantee"] == {"epsilon": 84.0, "unit": "event"}
 
     def test_totals_are_a_row_for_each_statistic(self) -> None:
-        rows = told("report", *ASK, "--statistic", "impressions", *MARCH).splitlines()[3:5]
+        rows = run_page("report", *ASK, "--statistic", "impressions", *MARCH).splitlines()[3:5]
         assert [row.split()[0] for row in rows] == ["impressions", "clicks"]
 
     def test_a_short_series_has_its_steps_across(self) -> None:
-        page = told("report", *ASK, *DAYS, "--attribute", "seniority", "--granularity", "day")
+        page = run_page("report", *ASK, *DAYS, "--attribute", "seniority", "--granularity", "day")
         assert page.splitlines()[3].split() == ["seniority", "2024-03-04", "2024-03-05", "2024-03-06"]
 
     def test_a_long_series_has_a_row_for_each_step_and_value(self) -> None:
-        page = told("report", *ASK, *MARCH, "--attribute", "seniority", "--granularity", "day")
+        page = run_page("report", *ASK, *MARCH, "--attribute", "seniority", "--granularity", "day")
         lines = page.splitlines()
         assert lines[2].split()[:2] == ["start", "seniority"]
         assert lines[3].split()[0] == "2024-03-01"
         assert lines[4].split()[0] in ("entry", "senior")
 
     def test_a_series_of_totals(self) -> None:
-        page = told("report", *ASK, "--statistic", "impressions", *DAYS, "--granularity", "3h")
+        page = run_page("report", *ASK, "--statistic", "impressions", *DAYS, "--granularity", "3h")
         assert page.splitlines()[3].startswith("  2024-03-04 00:00 ")
 
     def test_options_of_the_report_can_be_left_out(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'max_versions = 2\noptions = ["actions"]'})
         asked = ("report", *ASK, *DAYS)
-        assert parsed(*asked)["options"] == ["actions"]
-        assert parsed(*asked, "--no-options")["options"] == []
-        assert parsed(*asked, "--option", "tree", "--option", "totals")["options"] == ["totals", "tree"]
+        assert run_json(*asked)["options"] == ["actions"]
+        assert run_json(*asked, "--no-options")["options"] == []
+        assert run_json(*asked, "--option", "tree", "--option", "totals")["options"] == ["totals", "tree"]
 
     def test_the_heading_is_of_what_was_asked_also_when_all_is_hidden(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": "max_versions = 2\nmin_count = 5000"})
         for more in (("--attribute", "job_title"), ("--granularity", "day"), ("--attribute", "region", "--top", "1")):
-            page = told(
+            page = run_page(
                 "report", "--analyst", "anna", "--statistic", "clicks", "--entity", "campaign=c0", *MARCH, *more
             )
             assert page.splitlines()[0] == "account a0, campaign c0, from 2024-03-01 to before 2024-04-01"
             assert "Small counts are not shown, and all of these are small." in page
 
     def test_the_answer_knows_its_question(self) -> None:
-        found = parsed("report", *ASK, *MARCH)
+        found = run_json("report", *ASK, *MARCH)
         asked = {name: found[name] for name in ("report", "entity", "start", "end")}
         assert asked == {
             "report": "ads",
@@ -192,41 +192,42 @@ class TestAsking:
 
     def test_numbers_that_were_raised_have_no_interval(self) -> None:
         for more in ((), ("--granularity", "day"), ("--granularity", "day", "--attribute", "seniority")):
-            page = told("report", *ASK, *DAYS, *more, "--option", "monotone")
-            assert "±" not in page
-            assert "95%" not in page
-            assert "with 95 % confidence, before monotone raises the numbers" in words(page)
+            page = run_page("report", *ASK, *DAYS, *more, "--option", "monotone")
+            numbers, _, receipt = page.partition("  receipt ")
+            assert "±" not in numbers
+            assert "noise" not in numbers
+            assert ", 19 times in 20, before monotone raises the numbers" in words(receipt)
             assert "error95 is of the noise alone: monotone raises the numbers" in words(page)
 
     def test_exact_totals(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'exact_totals = "known to the advertiser"'})
-        totals, parts = parsed("report", *ASK, *MARCH), parsed("report", *ASK, *MARCH, "--attribute", "job_title")
+        totals, parts = run_json("report", *ASK, *MARCH), run_json("report", *ASK, *MARCH, "--attribute", "job_title")
         promise = {"epsilon": 36.0, "unit": "event", "totals": "exact"}
         assert [found["receipt"]["guarantee"] for found in (totals, parts)] == [promise, promise]
         assert [found["receipt"]["mechanism"] for found in (totals, parts)] == ["exact", "canonical_laplace"]
-        page = words(told("report", *ASK, *MARCH, "--option", "totals"))
+        page = words(run_page("report", *ASK, *MARCH, "--option", "totals"))
         assert "exact, without noise" in page
         assert "policy; totals are exact and not covered" in page
         assert "95" not in page
 
     def test_steps_that_are_cut_short_are_marked(self) -> None:
         ends = ("--start", "2024-03-04 12:00", "--end", "2024-03-06 03:00", "--granularity", "day")
-        page = told("report", *ASK, *ends)
+        page = run_page("report", *ASK, *ends)
         starts = [line.split()[:3] for line in page.splitlines()[3:6]]
         assert [start[0] for start in starts] == ["2024-03-04", "2024-03-05", "2024-03-06"]
         assert ["(part)" in start for start in starts] == [True, False, True]
         assert "the first and the last steps are shorter than a day" in words(page)
-        across = told("report", *ASK, *ends, "--attribute", "seniority", env={"COLUMNS": "120"})
+        across = run_page("report", *ASK, *ends, "--attribute", "seniority", env={"COLUMNS": "120"})
         assert across.splitlines()[3].count("(part)") == 2
-        assert "shorter than" not in words(told("report", *ASK, *DAYS, "--granularity", "day"))
+        assert "shorter than" not in words(run_page("report", *ASK, *DAYS, "--granularity", "day"))
 
     @pytest.mark.parametrize("name", ["c.svg", "c.png", "c.html", "c.json"])
     def test_a_chart_is_saved(self, shop: Path, name: str) -> None:
-        told("report", *ASK, *MARCH, "--granularity", "day", "--chart", name)
+        run_page("report", *ASK, *MARCH, "--granularity", "day", "--chart", name)
         assert (shop / name).stat().st_size > 1000
 
     def test_a_terminal_that_knows_only_ascii(self) -> None:
-        page = told("report", *ASK, *MARCH, "--attribute", "job_title", env={"PYTHONIOENCODING": "ascii"})
+        page = run_page("report", *ASK, *MARCH, "--attribute", "job_title", env={"PYTHONIOENCODING": "ascii"})
         assert "nurse" in page
 
 
@@ -254,7 +255,7 @@ class TestRefusals:
         result = invoke("report", *ASK, *arguments)
         assert (result.exit_code, result.stdout) == (code, "")
         assert problem in result.stderr
-        assert problem in parsed("report", *ASK, *arguments, code=code)["detail"]
+        assert problem in run_json("report", *ASK, *arguments, code=code)["detail"]
 
     def test_an_entity_of_others_is_one_that_is_not_there(self) -> None:
         asked = ("report", "--analyst", "anna", "--statistic", "clicks", *MARCH, "--entity")
@@ -289,30 +290,30 @@ class TestRefusals:
 class TestExplain:
     def test_the_sum_of_the_paper_with_exact_totals(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'exact_totals = "known to the advertiser"'})
-        page = words(told("report", "explain"))
+        page = words(run_page("report", "explain"))
         assert "6 attributes x 3 levels of time x 2 levels of entities x epsilon 1 = 36" in page
         assert "With noise they would be: epsilon 42" in page
         assert "needs max_versions = 2, and epsilon 72" in page
 
     def test_the_sum_of_the_paper_with_noised_totals(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": ""})
-        page = words(told("report", "explain", "--report", "ads"))
+        page = words(run_page("report", "explain", "--report", "ads"))
         assert "(6 attributes + 1 total) x 3 levels of time x 2 levels of entities x epsilon 1 = 42" in page
         assert "it would be n times 42" in page
         assert "One event counts in at most one of impressions and clicks" in page
 
     def test_versions_multiply(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": "max_versions = 40"})
-        found = parsed("report", "explain", "--report", "ads")
+        found = run_json("report", "explain", "--report", "ads")
         assert found["versions"][:2] == [{"versions": 1, "epsilon": 42.0}, {"versions": 2, "epsilon": 84.0}]
         assert found["versions"][-1] == {"versions": 40, "epsilon": 1680.0}
         assert found["guarantee"] == {"epsilon": 1680.0, "unit": "event"}
 
     def test_a_cap_makes_it_one_for_a_person(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'max_events_per_unit = 10\nlag = "90m"'})
-        found = parsed("report", "explain", "--report", "ads")
+        found = run_json("report", "explain", "--report", "ads")
         assert (found["person"], found["guarantee"]["unit"]) == (420.0, "person")
-        page = words(told("report", "explain"))
+        page = words(run_page("report", "explain"))
         assert "x 10 events of a person = 420" in page
         assert "arrive within the lag, 90 minutes after" in page
 
@@ -348,29 +349,29 @@ class TestExplain:
     )
     def test_the_product_is_the_guarantee(self, shop: Path, changes: dict[str, str], formula: str, why: str) -> None:
         rewrite(shop, changes)
-        found = parsed("report", "explain", "--report", "ads")
+        found = run_json("report", "explain", "--report", "ads")
         assert formula in found["formula"]
         assert why in " ".join(found["statistics"]["why"])
         product = 1.0
         for factor in found["factors"]:
             product *= factor["number"]
         assert product == pytest.approx(found["guarantee"]["epsilon"])
-        told("report", "explain")
+        run_page("report", "explain")
 
     def test_looking_begins_no_ledger(self, shop: Path) -> None:
-        assert "There is no ledger yet" in told("report", "explain")
-        assert parsed("report", "explain")["rows"][0]["sealed"] is None
+        assert "There is no ledger yet" in run_page("report", "explain")
+        assert run_json("report", "explain")["rows"][0]["sealed"] is None
         assert not list((shop / "books").iterdir())
 
     @pytest.mark.usefixtures("shop")
     def test_what_is_sealed_is_told(self) -> None:
-        told("report", *ASK, *DAYS, "--granularity", "day")
-        assert parsed("report", "explain", "--report", "ads")["sealed"] == {"places": 3, "highest": 1}
-        assert "3 places are sealed, the highest in version 1." in told("report", "explain")
+        run_page("report", *ASK, *DAYS, "--granularity", "day")
+        assert run_json("report", "explain", "--report", "ads")["sealed"] == {"places": 3, "highest": 1}
+        assert "3 places are sealed, the highest in version 1." in run_page("report", "explain")
 
     def test_a_ledger_that_cannot_be_trusted_does_not_stop_it(self, shop: Path) -> None:
         (shop / "books" / "ledger.db").write_bytes(b"not a ledger" * 100)
-        assert "What is sealed is not known" in told("report", "explain")
+        assert "What is sealed is not known" in run_page("report", "explain")
 
     def test_without_reports(self, shop: Path) -> None:
         text = (shop / "sfumato.toml").read_text("utf-8")
@@ -387,27 +388,27 @@ class TestExplain:
 
 class TestReseal:
     @pytest.fixture(autouse=True)
-    def sealed(self, shop: Path) -> None:
+    def seal_days(self, shop: Path) -> None:
         """Days of the account a0 and of the campaign c1, which is the other's."""
-        told("report", *ASK, *DAYS, "--granularity", "day")
+        run_page("report", *ASK, *DAYS, "--granularity", "day")
         asked = ("--analyst", "ben", "--statistic", "clicks", "--entity", "campaign=c1")
-        told("report", *asked, *DAYS, "--granularity", "day", "--attribute", "job_title")
+        run_page("report", *asked, *DAYS, "--granularity", "day", "--attribute", "job_title")
 
-    def sealed_as(self) -> dict[str, Any]:
-        found: dict[str, Any] = parsed("report", "explain", "--report", "ads")["sealed"]
+    def seal_state(self) -> dict[str, Any]:
+        found: dict[str, Any] = run_json("report", "explain", "--report", "ads")["sealed"]
         return found
 
     def numbers(self) -> list[int]:
-        return [row["clicks"] for row in parsed("report", *ASK, *DAYS, "--granularity", "day")["rows"]]
+        return [row["clicks"] for row in run_json("report", *ASK, *DAYS, "--granularity", "day")["rows"]]
 
     def test_where_nobody_can_be_asked_it_only_says_what_it_costs(self) -> None:
         before = self.numbers()
-        page = words(told(*RESEAL))
+        page = words(run_page(*RESEAL))
         assert "sealed 6 places with 12 cells" in page
         assert "version 2 of at most 2" in page
         assert "epsilon 42 before, 84 after, for one event of this range" in page
         assert "Nothing was changed. To do it, run the same with --yes." in page
-        found = parsed(*RESEAL)
+        found = run_json(*RESEAL)
         assert (found["done"], found["places"], found["cells"]) == (False, 6, 12)
         assert found["guarantee"] == {"unit": "event", "before": 42.0, "after": 84.0, "promised": 84.0}
         assert self.numbers() == before
@@ -417,7 +418,7 @@ class TestReseal:
             connection.execute("INSERT INTO ads SELECT * FROM ads WHERE kind = 'click' AND campaign = 'c0'")
             connection.execute("INSERT INTO ads SELECT * FROM ads WHERE kind = 'click' AND campaign = 'c0'")
         before = self.numbers()
-        found = parsed(*RESEAL, "--entity", "campaign=c0", "--yes")
+        found = run_json(*RESEAL, "--entity", "campaign=c0", "--yes")
         assert (found["done"], found["places"]) == (True, 3)  # those of its account; nothing below is sealed
         after = self.numbers()
         assert sum(after) > 1.5 * sum(before)
@@ -428,34 +429,34 @@ class TestReseal:
         assert self.numbers() == after
 
     def test_an_entity_takes_those_above_and_below_and_not_its_neighbours(self) -> None:
-        assert parsed(*RESEAL, "--entity", "account=a0")["places"] == 3
-        assert parsed(*RESEAL, "--entity", "account=a1")["places"] == 3  # its campaign c1
-        assert parsed(*RESEAL, "--entity", "campaign=c0")["places"] == 3  # its account a0
-        assert parsed(*RESEAL, "--entity", "campaign=c3")["places"] == 0  # a neighbour of c1
+        assert run_json(*RESEAL, "--entity", "account=a0")["places"] == 3
+        assert run_json(*RESEAL, "--entity", "account=a1")["places"] == 3  # its campaign c1
+        assert run_json(*RESEAL, "--entity", "campaign=c0")["places"] == 3  # its account a0
+        assert run_json(*RESEAL, "--entity", "campaign=c3")["places"] == 0  # a neighbour of c1
 
     def test_longer_ranges_that_meet_it_go_with_it(self) -> None:
-        told("report", *ASK, *MARCH)
-        found = parsed("report", "reseal", "--start", "2024-03-05 03:00", "--end", "2024-03-05 04:00")
+        run_page("report", *ASK, *MARCH)
+        found = run_json("report", "reseal", "--start", "2024-03-05 03:00", "--end", "2024-03-05 04:00")
         assert found["places"] == 3  # the day of each entity, and the month of one
 
     def test_done_twice_it_costs_once(self) -> None:
-        assert "Sealed anew" in told(*RESEAL, "--yes")
-        assert "There is nothing to seal anew" in told(*RESEAL, "--yes")
-        assert self.sealed_as()["highest"] == 1  # nothing is drawn yet
+        assert "Sealed again" in run_page(*RESEAL, "--yes")
+        assert "There is nothing to seal again" in run_page(*RESEAL, "--yes")
+        assert self.seal_state()["highest"] == 1  # nothing is drawn yet
         self.numbers()
-        assert self.sealed_as()["highest"] == 2
+        assert self.seal_state()["highest"] == 2
 
-    @pytest.mark.parametrize(("answer", "ends"), [("y\n", "Sealed anew"), ("n\n", "Nothing was changed.")])
+    @pytest.mark.parametrize(("answer", "ends"), [("y\n", "Sealed again"), ("n\n", "Nothing was changed.")])
     def test_on_a_terminal_it_asks(self, monkeypatch: pytest.MonkeyPatch, answer: str, ends: str) -> None:
-        monkeypatch.setattr(output, "on_a_terminal", lambda: True)
+        monkeypatch.setattr(output, "is_interactive", lambda: True)
         result = invoke(*RESEAL, input=answer)
         assert result.exit_code == 0
-        assert "Seal this range anew?" in result.stderr
-        assert result.stdout.index("What sealing anew comes to") < result.stdout.index(ends)
+        assert "Seal this range again?" in result.stderr
+        assert result.stdout.index("What sealing again costs") < result.stdout.index(ends)
 
     def test_json_never_asks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(output, "on_a_terminal", lambda: True)
-        assert parsed(*RESEAL)["done"] is False
+        monkeypatch.setattr(output, "is_interactive", lambda: True)
+        assert run_json(*RESEAL)["done"] is False
 
     @pytest.mark.parametrize(
         ("arguments", "code", "problem"),
@@ -485,21 +486,21 @@ class TestWithoutATableOfEntities:
         with duckdb.connect(str(shop / "ads.duckdb")) as connection:
             connection.execute("ALTER TABLE ads ADD COLUMN account VARCHAR DEFAULT 'a0'")
         rewrite(shop, {'{ levels = ["account", "campaign"], table = "campaigns" }': '["account", "campaign"]'})
-        told("report", *ASK, *DAYS, "--granularity", "day")
+        run_page("report", *ASK, *DAYS, "--granularity", "day")
         result = invoke(*RESEAL, "--entity", "account=a0")
         assert result.exit_code == 3
         assert "--entity: no table of entities lists what is below account a0; name its campaign too" in result.stderr
-        assert parsed(*RESEAL, "--entity", "account=a0", "--entity", "campaign=c0")["places"] == 3
+        assert run_json(*RESEAL, "--entity", "account=a0", "--entity", "campaign=c0")["places"] == 3
 
 
 class TestPolicy:
     @pytest.mark.usefixtures("shop")
     def test_check_tells_what_a_report_has(self) -> None:
-        page = words(told("policy", "check"))
+        page = words(run_page("policy", "check"))
         assert "report ads" in page
         assert "job_title (3 public)" in page
         assert "epsilon 84 for one event; see: sfumato report explain" in page
-        (report,) = parsed("policy", "check")["reports"]
+        (report,) = run_json("policy", "check")["reports"]
         assert report["guarantee"] == {"epsilon": 84.0, "unit": "event"}
 
     def test_check_tells_what_is_wrong_with_a_report(self, shop: Path) -> None:
@@ -509,11 +510,11 @@ class TestPolicy:
         assert "reports.ads.time: must be a column of moments or of days" in words(result.stdout)
 
     def test_explain_points_to_the_guarantee_of_reports(self, shop: Path) -> None:
-        page = words(told("policy", "explain"))
+        page = words(run_page("policy", "explain"))
         assert "epsilon 84 for one event" in page
         assert "sfumato report explain --report ads" in page
-        assert "May read every entity of the reports, as no `entities` bound them: ben." in page
-        assert "every entity" not in told("policy", "explain", "--analyst", "anna")
+        assert "May read every entity of the reports, as no `entities` limit them: ben." in page
+        assert "every entity" not in run_page("policy", "explain", "--analyst", "anna")
         (shop / "ads.duckdb").unlink()
-        found = parsed("policy", "explain")
+        found = run_json("policy", "explain")
         assert (found["reports"], found["read_every_entity"]) == ({"ads": None}, ["ben"])

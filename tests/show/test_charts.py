@@ -15,19 +15,19 @@ import pytest
 
 from sfumato.errors import InvalidArgument
 from sfumato.show import (
-    NONE_SHOWN,
-    NOTHING_SHOWN,
     Chart,
     Figures,
     Sheet,
     chart,
-    cut_short,
     figure,
+    noise_within,
+    partial_steps,
     report_chart,
     report_html,
     table_html,
     visible,
 )
+from sfumato.show.text import NO_COUNTS, NO_GROUPS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -36,7 +36,7 @@ def figures(*rows: tuple[str, int], error: int = 26) -> Figures:
     return Figures(("article",), tuple((key,) for key, _ in rows), "members", tuple(n for _, n in rows), error)
 
 
-def drawn(*rows: tuple[str, int], error: int = 26) -> Chart:
+def bars_of(*rows: tuple[str, int], error: int = 26) -> Chart:
     return chart(figures(*rows, error=error), title="")
 
 
@@ -54,21 +54,21 @@ def marks(picture: Chart, kind: str) -> list[ET.Element]:
 
 def test_every_label_and_count_is_in_the_picture() -> None:
     rows = [(f"article-{place}", 1000 - place) for place in range(100)]
-    said = texts(drawn(*rows))
+    said = texts(bars_of(*rows))
     for key, count in rows:
         assert key in said
         assert f"{count:,}" in said
-    assert {"members by article", "members", "article", "± 26 with 95 % confidence"} <= {*said}
+    assert {"members by article", "members", "article", "the noise is within ± 26, 19 times in 20"} <= {*said}
 
 
 def test_the_largest_is_on_top() -> None:
-    said = texts(drawn(("few", 50), ("most", 900), ("many", 300)))
+    said = texts(bars_of(("few", 50), ("most", 900), ("many", 300)))
     assert [text for text in said if text in ("few", "most", "many")] == ["most", "many", "few"]
 
 
 def test_bars_start_at_zero_and_whiskers_span_the_error() -> None:
     """The axis goes from 0 to 100 on 480 pixels."""
-    picture = drawn(("a", 80), ("b", 40), error=20)
+    picture = bars_of(("a", 80), ("b", 40), error=20)
     bars = [re.match(r"M([\d.]+),.*?h([\d.]+)v", node.get("d", "")) for node in marks(picture, "rect")]
     ends = [tuple(map(float, bar.groups())) for bar in bars if bar]
     assert ends[:2] == [pytest.approx((0, 384)), pytest.approx((0, 192))]
@@ -80,7 +80,7 @@ def test_bars_start_at_zero_and_whiskers_span_the_error() -> None:
     ("count", "interval"), [(100, (74, 126)), (10, (0, 36)), (0, (-26, 26)), (-10, (-36, 16)), (-40, (-66, -14))]
 )
 def test_an_interval_stops_at_zero_below_a_positive_count(count: int, interval: tuple[int, int]) -> None:
-    (row,) = drawn(("a", count)).spec["data"]["values"]
+    (row,) = bars_of(("a", count)).spec["data"]["values"]
     assert (row["low"], row["high"]) == interval
 
 
@@ -88,8 +88,8 @@ def test_the_axis_holds_zero_and_every_interval() -> None:
     def domain(picture: Chart) -> Any:
         return picture.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
 
-    assert domain(drawn(("a", 900), ("b", 880))) == [0, 926]
-    assert domain(drawn(("a", -40))) == [-66, 10]
+    assert domain(bars_of(("a", 900), ("b", 880))) == [0, 926]
+    assert domain(bars_of(("a", -40))) == [-66, 10]
 
 
 def test_several_keys_are_joined_and_a_total_is_one_bar() -> None:
@@ -100,14 +100,14 @@ def test_several_keys_are_joined_and_a_total_is_one_bar() -> None:
 
 
 def test_a_key_that_is_empty_is_not_a_total() -> None:
-    labels = [row["label"] for row in drawn(("", 90), ("total", 80), ("(empty)", 70)).spec["data"]["values"]]
+    labels = [row["label"] for row in bars_of(("", 90), ("total", 80), ("(empty)", 70)).spec["data"]["values"]]
     assert labels == ["(empty)", "total", "(empty) (2)"]
     assert ">(empty)</span>" in table_html(figures(("", 90)), {"rows": "1"})
 
 
 def test_absent_groups_are_told() -> None:
     thinned = replace(figures(("a", 90)), thinned=True)
-    assert "± 26 with 95 % confidence · small groups are absent" in texts(chart(thinned, title=""))
+    assert "the noise is within ± 26, 19 times in 20 · small groups are absent" in texts(chart(thinned, title=""))
 
 
 def test_keys_that_read_alike_stay_apart() -> None:
@@ -128,7 +128,7 @@ def test_hostile_labels_are_only_text(hostile: str) -> None:
 
 
 def test_long_labels_are_cropped_with_an_ellipsis() -> None:
-    (label,) = [text for text in texts(drawn(("wide " * 50, 90))) if text.startswith("wide")]
+    (label,) = [text for text in texts(bars_of(("wide " * 50, 90))) if text.startswith("wide")]
     assert label.endswith("…")
     assert len(label) < 80
 
@@ -140,8 +140,8 @@ def test_a_title_replaces_the_made_one() -> None:
 
 
 def test_an_empty_answer_says_so() -> None:
-    said = texts(drawn())
-    assert any(text.endswith("No group stands out of the noise, so that none can be shown.") for text in said)
+    said = texts(bars_of())
+    assert any(text.endswith("No group stands out of the noise, so none is shown.") for text in said)
     assert not any(text.isdigit() for text in said)
 
 
@@ -163,12 +163,12 @@ class TestIntervals:
     def test_parts_of_one_are_told_in_the_picture_and_on_its_axis(self) -> None:
         small = replace(self.mean, counts=(0.25, 0.125), intervals=((0.2, 0.3), (0.1, 0.15)))
         said = texts(chart(small, title=""))
-        assert {"0.25", "0.125", "0.05", "0.3", "with 95 % confidence intervals"} <= {*said}
+        assert {"0.25", "0.125", "0.05", "0.3", "with 95 % intervals"} <= {*said}
         assert small.span() == (0, 0.3)
 
     def test_the_largest_of_many_are_told(self) -> None:
         some = replace(self.mean, total=1_234_567, thinned=True)
-        said = "with 95 % confidence intervals · the 2 largest of 1,234,567 · small groups are absent"
+        said = "with 95 % intervals · the 2 largest of 1,234,567 · small groups are absent"
         assert said in texts(chart(some, title=""))
         assert "largest" not in replace(some, total=2).about()
 
@@ -224,7 +224,9 @@ class TestReports:
 
     def test_one_range_is_bars(self) -> None:
         picture = report_chart(sheet((0, "nurse", (90,)), (0, "pilot", (40,))), title="")
-        assert {"impressions by job title", "nurse", "90", "± 9 with 95 % confidence"} <= {*texts(picture)}
+        assert {"impressions by job title", "nurse", "90", "the noise is within ± 9, 19 times in 20"} <= {
+            *texts(picture)
+        }
 
     def test_statistics_stand_side_by_side_in_the_order_of_the_first(self) -> None:
         picture = report_chart(sheet((0, "nurse", (90, 3)), (0, "pilot", (40, 30)), (0, "clown", (20, None))), title="")
@@ -232,7 +234,8 @@ class TestReports:
         assert first["encoding"]["y"]["scale"] == second["encoding"]["y"]["scale"]
         assert [row["label"] for row in second["data"]["values"]] == ["nurse", "pilot"]
         said = texts(picture)
-        assert "impressions ± 9, clicks ± 4 with 95 % confidence · small counts are not shown" in said
+        error = "the noise of impressions is within ± 9, of clicks within ± 4, 19 times in 20"
+        assert f"{error}small counts are not shown" in said  # two lines of one subtitle
         assert [text for text in said if text in ("nurse", "pilot", "clown")] == ["nurse", "pilot", "clown"]
 
     def test_totals_of_one_range_are_a_bar_for_each_statistic(self) -> None:
@@ -290,8 +293,8 @@ class TestReports:
         rows = tuple((step, "", (50,)) for step in range(4))
         whole = Sheet(None, steps, {"clicks": 4}, rows, "UTC", level="day")
         cut = replace(whole, cut=(3,))
-        assert cut.about() == "± 4 with 95 % confidence · the last step is shorter than a day · UTC"
-        assert whole.about() == "± 4 with 95 % confidence · UTC"
+        assert cut.about() == "the noise is within ± 4, 19 times in 20 · the last step is shorter than a day · UTC"
+        assert whole.about() == "the noise is within ± 4, 19 times in 20 · UTC"
         assert [cut.start(step) for step in (0, 3)] == ["2026-10-01", "2026-10-04 (part)"]
         assert "2026-10-04 (part)" in report_html(cut, {"rows": "4"})
 
@@ -308,7 +311,7 @@ class TestReports:
     def test_steps_that_are_cut_short_in_words(
         self, places: tuple[int, ...], steps: int, level: str, said: str
     ) -> None:
-        assert cut_short(places, steps, level) == said
+        assert partial_steps(places, steps, level) == said
 
     @pytest.mark.parametrize("days", [0, 3])
     @pytest.mark.parametrize("by", [None, "job_title"])
@@ -322,7 +325,7 @@ class TestReports:
         assert sum(first) > sum(second)
         said = texts(report_chart(bare, title=""))
         assert any("without noise" in text for text in said)
-        assert not any("±" in text or "95 %" in text for text in said)
+        assert not any("±" in text or "19 times" in text for text in said)
         assert "±" not in report_chart(bare, title="").to_json()
         page = report_html(bare, {"rows": "1"})
         assert "±" not in page
@@ -383,9 +386,9 @@ class TestReports:
         picture = report_chart(empty, title="")
         assert picture.to_png()
         said = " ".join(texts(picture))
-        assert NONE_SHOWN in said
-        assert NOTHING_SHOWN not in said
-        assert NONE_SHOWN in report_html(empty, {"rows": "0"})
+        assert NO_COUNTS in said
+        assert NO_GROUPS not in said
+        assert NO_COUNTS in report_html(empty, {"rows": "0"})
 
     def test_the_table_has_every_statistic_and_bars_of_the_first(self) -> None:
         page = report_html(sheet((0, "nurse", (90, None)), (0, "pilot", (None, 30))), {"rows": "2"})
@@ -400,7 +403,7 @@ class TestReports:
 
 
 class TestFiles:
-    picture = drawn(("a", 90))
+    picture = bars_of(("a", 90))
 
     @pytest.mark.parametrize(
         ("name", "begins"),
@@ -448,3 +451,19 @@ class TestFiles:
 )
 def test_what_does_not_show_is_made_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        (26, "the noise is within ± 26, 19 times in 20"),
+        ({"clicks": 1200}, "the noise is within ± 1,200, 19 times in 20"),
+        ({"clicks": 3, "views": 3}, "the noise is within ± 3, 19 times in 20"),
+        (
+            {"clicks": 12, "job_views": 1200, "x\x1b": 3},
+            "the noise of clicks is within ± 12, of job views within ± 1,200, of x\\x1b within ± 3, 19 times in 20",
+        ),
+    ],
+)
+def test_the_noise_in_words(errors: int | dict[str, int], said: str) -> None:
+    assert noise_within(errors) == said

@@ -100,7 +100,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, prog_name="sfumato")
 
 
-def told(*arguments: str) -> str:
+def run_page(*arguments: str) -> str:
     """What a command that ends well prints, which is nothing on stderr and no line over 80 columns."""
     result = invoke(*arguments)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
@@ -108,7 +108,7 @@ def told(*arguments: str) -> str:
     return result.stdout
 
 
-def parsed(*arguments: str, code: int = 0) -> Any:
+def run_json(*arguments: str, code: int = 0) -> Any:
     """The one JSON object that a command prints."""
     result = invoke(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (code, ""), result.output
@@ -139,7 +139,7 @@ def header(out: str = "t.csv") -> list[str]:
     return Path(out).read_text().partition("\n")[0].strip().split(",")
 
 
-def named(*statistics: str) -> list[str]:
+def statistic_columns(*statistics: str) -> list[str]:
     return [name + ending for name in statistics for ending in BESIDE]
 
 
@@ -150,7 +150,7 @@ def spoil(path: Path) -> None:
     path.write_bytes(content)
 
 
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, reading a row is a failure of the test. Looking at types is not."""
 
     def read(workspace: Workspace, query: object) -> Any:
@@ -160,9 +160,9 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Workspace, name, read)
 
 
-def spent(account: str = "release:partner") -> list[tuple[str, str, str]]:
+def charges(account: str = "release:partner") -> list[tuple[str, str, str]]:
     """What the history says of an account: state, units and calls."""
-    found = parsed("budget", "history")["rows"]
+    found = run_json("budget", "history")["rows"]
     return [
         (row["state"], row["charge"]["information"], row["charge"]["calls"])
         for row in found
@@ -173,20 +173,20 @@ def spent(account: str = "release:partner") -> list[tuple[str, str, str]]:
 @pytest.mark.usefixtures("shop")
 class TestCounts:
     def test_at_a_rho(self) -> None:
-        page = told(*counts("--out", "t.csv"))
-        assert header() == ["item", *named("units")]
+        page = run_page(*counts("--out", "t.csv"))
+        assert header() == ["item", *statistic_columns("units")]
         assert {row["item"] for row in rows()} == ITEMS
         assert "rho 5 of zCDP but for delta 1e-06, which is epsilon" in words(page)
         assert "at delta 2e-06" in words(page)
         assert words(page).endswith("Written to 't.csv': 8 rows.")
 
     def test_at_an_epsilon_tells_the_conversion(self) -> None:
-        page = told(*counts("--out", "t.csv", budget="--epsilon 20 --delta 1e-6"))
+        page = run_page(*counts("--out", "t.csv", budget="--epsilon 20 --delta 1e-6"))
         assert "of zCDP but for delta 5e-07, which is epsilon 20.0 at delta 1e-06" in words(page)
         assert "optimal conversion of zCDP (Canonne, Kamath, Steinke 2020), rounded up" in words(page)
 
     def test_counts_people(self) -> None:
-        told(*counts("--out", "t.csv", budget="--rho 1000 --delta 1e-6"))
+        run_page(*counts("--out", "t.csv", budget="--rho 1000 --delta 1e-6"))
         with duckdb.connect() as connection:
             query = "SELECT item, count(DISTINCT user_id) FROM 'sales.parquet' GROUP BY item"
             exact = dict(connection.execute(query).fetchall())
@@ -200,10 +200,10 @@ class TestCounts:
         some += ["--relative-error", "0.2", "--limit", "100", "--values", "2"]
         statistics = ["--count", "--sum", "amount:0:30", "--mean", "amount:0:30", "--variance", "n:0:4"]
         statistics += ["--quantile", "n:0:4:0.5,0.9"]
-        told(*counts(*some, *statistics, "--out", "t.csv"))
+        run_page(*counts(*some, *statistics, "--out", "t.csv"))
         assert header() == [
             "item",
-            *named("units", "count", "amount_sum", "amount_mean", "n_variance", "n_q50", "n_q90"),
+            *statistic_columns("units", "count", "amount_sum", "amount_mean", "n_variance", "n_q50", "n_q90"),
         ]
         statement = json.loads(Path("t.csv.statement.json").read_text())
         assert statement["parameters"]["refine"] == "1/5"
@@ -212,7 +212,7 @@ class TestCounts:
         assert (sum(shares), shares[0], shares[1]) == (5, 2, 1)  # 2/5 for PCR, 1/5 for refining, 2/5 for the rest
 
     def test_sums_with_bounds_that_are_found(self) -> None:
-        told(*counts("--sum", "amount", "--auto-bounds", "--out", "t.csv", budget="--rho 50 --delta 1e-6"))
+        run_page(*counts("--sum", "amount", "--auto-bounds", "--out", "t.csv", budget="--rho 50 --delta 1e-6"))
         [found] = [
             each
             for each in json.loads(Path("t.csv.statement.json").read_text())["parameters"]["statistics"]
@@ -222,16 +222,16 @@ class TestCounts:
 
     @pytest.mark.parametrize("source", ["sales.csv", "part-*.parquet", "sales.parquet"])
     def test_of_every_source(self, source: str) -> None:
-        told(*counts("--sum", "amount:0:30", "--out", "t.csv", source=source))
+        run_page(*counts("--sum", "amount:0:30", "--out", "t.csv", source=source))
         assert {row["item"] for row in rows()} == ITEMS
 
     def test_of_a_database(self) -> None:
-        told(*counts("--out", "t.csv", "--database", "rows.duckdb", "--memory", "500MB", source="bought"))
+        run_page(*counts("--out", "t.csv", "--database", "rows.duckdb", "--memory", "500MB", source="bought"))
         assert {row["item"] for row in rows()} == ITEMS
 
     def test_of_a_csv_file_with_a_type(self) -> None:
         options = "--unit user_id --key n --type n=integer --type amount=number --filter n>=2 --rho 5 --delta 1e-6"
-        told("release", "counts", "sales.csv", *options.split(), "--out", "t.parquet")
+        run_page("release", "counts", "sales.csv", *options.split(), "--out", "t.parquet")
         with duckdb.connect() as connection:
             found = connection.execute("SELECT n, typeof(n) FROM 't.parquet' ORDER BY n").fetchall()
         assert found == [(2, "BIGINT"), (3, "BIGINT"), (4, "BIGINT")]
@@ -240,67 +240,69 @@ class TestCounts:
 @pytest.mark.usefixtures("shop")
 class TestAggregate:
     def test_without_a_statistic_counts_people(self) -> None:
-        told(*aggregate("--out", "t.csv"))
-        assert header() == ["item", *named("units")]
+        run_page(*aggregate("--out", "t.csv"))
+        assert header() == ["item", *statistic_columns("units")]
 
     def test_all_statistics_of_several_keys(self) -> None:
         statistics = ["--units", "--count", "3", "--sum", "amount:0:60", "--mean", "amount:0:30"]
         statistics += ["--variance", "amount:0:30", "--quantile", "amount:0:30:0.5,0.999"]
-        told(*aggregate("--key", "region", *statistics, "--out", "t.csv"))
+        run_page(*aggregate("--key", "region", *statistics, "--out", "t.csv"))
         statistic = ["units", "count", "amount_sum", "amount_mean", "amount_variance", "amount_q50", "amount_q99_9"]
-        assert header() == ["item", "region", *named(*statistic)]
+        assert header() == ["item", "region", *statistic_columns(*statistic)]
         assert {(row["item"], row["region"]) for row in rows()} == {
             (item, region) for item in ITEMS for region in ("north", "south")
         }
 
     def test_a_count_that_is_followed_by_an_option(self) -> None:
         for written, cap in ((["--count", "--units"], 1), (["--count", "5", "--units"], 5), (["--count"], 1)):
-            plan = parsed(*aggregate("--dry-run", *written))
+            plan = run_json(*aggregate("--dry-run", *written))
             assert {"statistic": "count", "cap": cap} in plan["parameters"]["statistics"]
 
     def test_a_filter(self) -> None:
-        told(*aggregate("--key", "region", "--filter", "region = 'north' AND n >= 1", "--out", "t.csv"))
+        run_page(*aggregate("--key", "region", "--filter", "region = 'north' AND n >= 1", "--out", "t.csv"))
         assert {row["region"] for row in rows()} == {"north"}
 
     def test_public_keys(self) -> None:
         Path("keys.csv").write_text("item\nitem-2\nnowhere\n")
-        page = told(*aggregate("--keys", "keys.csv", "--units", "--out", "t.csv"))
+        page = run_page(*aggregate("--keys", "keys.csv", "--units", "--out", "t.csv"))
         assert [row["item"] for row in rows()] == ["item-2", "nowhere"]
         assert "but for delta" not in page
 
     def test_public_keys_need_no_delta_at_a_rho(self) -> None:
         Path("keys.csv").write_text("item\nitem-2\n")
-        told(*aggregate("--keys", "keys.csv", "--out", "t.csv", budget="--rho 1"))
+        run_page(*aggregate("--keys", "keys.csv", "--out", "t.csv", budget="--rho 1"))
 
     def test_max_keys_that_are_chosen(self) -> None:
-        told(*aggregate("--out", "t.csv", keys="auto"))
+        run_page(*aggregate("--out", "t.csv", keys="auto"))
         statement = json.loads(Path("t.csv.statement.json").read_text())
         assert 1 <= statement["parameters"]["max_keys"] <= 8
         assert statement["steps"][0]["purpose"] == "bound on keys a person"
 
     def test_bounds_that_are_found(self) -> None:
         some = ["--sum", "amount", "--quantile", "n:0.5", "--auto-bounds"]
-        told(*aggregate(*some, "--out", "t.csv", budget="--epsilon 90 --delta 1e-6"))
-        assert header() == ["item", *named("amount_sum", "n_q50")]
+        run_page(*aggregate(*some, "--out", "t.csv", budget="--epsilon 90 --delta 1e-6"))
+        assert header() == ["item", *statistic_columns("amount_sum", "n_q50")]
 
     @pytest.mark.parametrize("selection", ["auto", "laplace", "geometric", "gaussian"])
     def test_every_selection(self, selection: str) -> None:
-        told(*aggregate("--selection", selection, "--selection-max-keys", "6", "--out", "t.csv"))
+        run_page(*aggregate("--selection", selection, "--selection-max-keys", "6", "--out", "t.csv"))
         assert {row["item"] for row in rows()} == ITEMS
 
     @pytest.mark.parametrize("pipeline", ["plume", "naive", "fast"])
     def test_every_pipeline(self, pipeline: str) -> None:
-        told(*aggregate("--pipeline", pipeline, "--sum", "amount:0:30", "--out", "t.csv"))
+        run_page(*aggregate("--pipeline", pipeline, "--sum", "amount:0:30", "--out", "t.csv"))
         assert {row["item"] for row in rows()} == ITEMS
         assert json.loads(Path("t.csv.statement.json").read_text())["method"] == pipeline
 
     @pytest.mark.parametrize(("option", "steps"), [("--rebound", 2), ("--no-rebound", 1)])
     def test_counting_again_or_not(self, option: str, steps: int) -> None:
-        told(*aggregate(option, "--out", "t.csv"))
+        run_page(*aggregate(option, "--out", "t.csv"))
         assert len(json.loads(Path("t.csv.statement.json").read_text())["steps"]) == steps
 
     def test_a_share_for_the_selection(self) -> None:
-        told(*aggregate("--selection-share", "1/4", "--sum", "n:0:4", "--out", "t.csv", budget="--rho 4 --delta 1e-6"))
+        run_page(
+            *aggregate("--selection-share", "1/4", "--sum", "n:0:4", "--out", "t.csv", budget="--rho 4 --delta 1e-6")
+        )
         steps = json.loads(Path("t.csv.statement.json").read_text())["steps"]
         assert [step["rho"] for step in steps] == ["1", "3"]
 
@@ -309,38 +311,38 @@ class TestAggregate:
 class TestOut:
     @pytest.mark.parametrize("out", ["t.parquet", "t.csv", "t.duckdb#t"])
     def test_is_told_as_json_verified_and_drawn(self, out: str) -> None:
-        said = parsed(*counts("--out", out))
+        said = run_json(*counts("--out", out))
         assert (said["out"], said["rows"], said["statement"]["method"]) == (out, 8, "pcr")
-        assert "The table is the one that was released" in words(told("release", "verify", out))
-        page = told("release", "plot", out, "--top", "3")
+        assert "The table is the one that was released" in words(run_page("release", "verify", out))
+        page = run_page("release", "plot", out, "--top", "3")
         assert "the 3 largest of 8" in page
         assert sum(item in page for item in ITEMS) == 3
 
     def test_in_pictures(self) -> None:
-        told(*counts("--out", "t.csv"))
-        told("release", "plot", "t.csv", "--chart", "t.svg")
+        run_page(*counts("--out", "t.csv"))
+        run_page("release", "plot", "t.csv", "--chart", "t.svg")
         assert Path("t.svg").read_text().startswith("<svg")
-        assert "$schema" in parsed("release", "plot", "t.csv", "--statistic", "units")
+        assert "$schema" in run_json("release", "plot", "t.csv", "--statistic", "units")
 
     def test_that_was_edited_is_found_out(self) -> None:
-        told(*counts("--out", "t.csv"))
+        run_page(*counts("--out", "t.csv"))
         text = Path("t.csv").read_text()
         Path("t.csv").write_text(text.replace("item-3", "item-9"))
         result = invoke("release", "verify", "t.csv")
         assert (result.exit_code, result.stderr) == (1, "")
         assert "- the table is not the one that was released" in words(result.stdout)
-        assert len(parsed("release", "verify", "t.csv", code=1)["problems"]) == 1
+        assert len(run_json("release", "verify", "t.csv", code=1)["problems"]) == 1
 
     def test_whose_statement_was_edited_is_found_out(self) -> None:
-        told(*counts("--out", "t.parquet"))
+        run_page(*counts("--out", "t.parquet"))
         beside = Path("t.parquet.statement.json")
         statement = json.loads(beside.read_text())
         statement["guarantee"]["epsilon"] /= 2
         beside.write_text(json.dumps(statement))
-        assert "does not follow from the steps" in parsed("release", "verify", "t.parquet", code=1)["problems"][0]
+        assert "does not follow from the steps" in run_json("release", "verify", "t.parquet", code=1)["problems"][0]
 
     def test_of_a_database_that_was_edited_is_found_out(self) -> None:
-        told(*counts("--out", "t.duckdb#t"))
+        run_page(*counts("--out", "t.duckdb#t"))
         with duckdb.connect("t.duckdb") as connection:
             connection.execute("UPDATE t SET units = units + 1")
         assert invoke("release", "verify", "t.duckdb#t").exit_code == 1
@@ -353,7 +355,7 @@ class TestOut:
         assert "--out: 't.csv' exists" in result.stderr
         assert Path("t.csv").read_text() == "precious"
         shutil.copy("part-1.parquet", "sales.parquet")
-        told(*counts("--out", "t.csv", "--overwrite"))
+        run_page(*counts("--out", "t.csv", "--overwrite"))
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -370,7 +372,7 @@ class TestOut:
         assert said in result.stderr
 
     def test_in_a_picture_that_cannot_be(self) -> None:
-        told(*counts("--out", "t.csv"))
+        run_page(*counts("--out", "t.csv"))
         for option, said in ((["--chart", "t.txt"], "--chart"), (["--statistic", "unit"], "did you mean units?")):
             result = invoke("release", "plot", "t.csv", *option)
             assert (result.exit_code, result.stdout) == (2, "")
@@ -378,10 +380,10 @@ class TestOut:
 
     @pytest.mark.slow
     def test_in_postgres(self, postgres_url: str) -> None:
-        said = parsed(*aggregate("--sum", "amount:0:30", "--out", f"{postgres_url}#monthly"))
+        said = run_json(*aggregate("--sum", "amount:0:30", "--out", f"{postgres_url}#monthly"))
         assert said["out"] == "monthly"
-        assert parsed("release", "verify", f"{postgres_url}#monthly") == {"problems": []}
-        assert "amount sum" in told("release", "plot", f"{postgres_url}#public.monthly", "--top", "3")
+        assert run_json("release", "verify", f"{postgres_url}#monthly") == {"problems": []}
+        assert "amount sum" in run_page("release", "plot", f"{postgres_url}#public.monthly", "--top", "3")
         result = invoke(*aggregate("--out", f"{postgres_url}#monthly"))
         assert result.exit_code == 2
         assert "exists" in result.stderr
@@ -396,39 +398,39 @@ class TestOut:
 @pytest.mark.usefixtures("shop")
 class TestDryRun:
     def test_reads_no_row_and_writes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        unread(monkeypatch)
+        forbid_reading(monkeypatch)
         spoil(Path("sales.parquet"))
         before = sorted(Path().iterdir())
         for asked in (counts("--out", "t.csv", "--dry-run"), aggregate("--dry-run", keys="auto")):
-            assert "No row was read and nothing was charged." in told(*asked)
+            assert "No row was read and nothing was charged." in run_page(*asked)
         assert sorted(Path().iterdir()) == before
 
     def test_tells_thresholds_deviations_and_cost(self) -> None:
-        page = words(told(*aggregate("--units", "--sum", "amount:0:30", "--dry-run")))
+        page = words(run_page(*aggregate("--units", "--sum", "amount:0:30", "--dry-run")))
         assert "selection of keys discrete Gaussian, deviation" in page
         assert ", threshold" in page
         assert "amount_sum total: discrete Gaussian, deviation" in page
         assert "which is epsilon 30 at delta 1e-06 by the optimal conversion" in page
-        plan = parsed(*aggregate("--units", "--sum", "amount:0:30", "--dry-run"))
+        plan = run_json(*aggregate("--units", "--sum", "amount:0:30", "--dry-run"))
         assert [step["purpose"] for step in plan["steps"]] == ["selection of keys", "units", "amount_sum"]
         assert sum(Fraction(step["rho"]) for step in plan["steps"]) == Fraction(plan["guarantee"]["rho"])
         assert "charge" not in plan
 
     def test_tells_what_a_ledger_would_lose_and_what_is_left(self) -> None:
         paying = ["--config", "sfumato.toml", "--budget", "partner", "--dry-run"]
-        page = words(told(*counts(*paying, budget="--rho 0.5 --delta 1e-6")))
+        page = words(run_page(*counts(*paying, budget="--rho 0.5 --delta 1e-6")))
         assert "It would take 45 units and 1 call of release:partner, where 100 units and 5 calls are left." in page
-        plan = parsed(*counts(*paying, budget="--rho 0.5 --delta 1e-6"))
+        plan = run_json(*counts(*paying, budget="--rho 0.5 --delta 1e-6"))
         assert plan["charge"] == {"information": "45", "calls": "1"}
-        assert spent() == []
+        assert charges() == []
 
     def test_tells_of_all_accounts(self) -> None:
         paying = ["--config", "sfumato.toml", "--budget", "partner", "--dry-run"]
-        page = words(told(*counts(*paying, source="sales", budget="--rho 0.5 --delta 1e-6")))
+        page = words(run_page(*counts(*paying, source="sales", budget="--rho 0.5 --delta 1e-6")))
         assert "of release:partner, where 100 units and 5 calls are left; and of table:sales, where 100" in page
 
     def test_needs_no_out_and_everything_else_does(self) -> None:
-        told(*counts("--dry-run"))
+        run_page(*counts("--dry-run"))
         result = invoke(*counts())
         assert result.exit_code == 2
         assert "--out: say where the table goes" in result.stderr
@@ -445,19 +447,19 @@ class TestLedger:
         return counts(*paying, *options, budget=budget, **named)
 
     def test_is_charged_once_for_a_job(self) -> None:
-        told(*self.job())
+        run_page(*self.job())
         before = Path("t.csv").read_bytes()
-        assert spent() == [("settled", *self.PRICE)]
+        assert charges() == [("settled", *self.PRICE)]
         Path("sales.parquet").unlink()
-        told(*self.job())
+        run_page(*self.job())
         assert Path("t.csv").read_bytes() == before
-        told(*self.job(out="again.csv"))
+        run_page(*self.job(out="again.csv"))
         assert Path("again.csv").read_bytes() == before
-        assert spent() == [("settled", *self.PRICE)]
-        told("budget", "verify")
+        assert charges() == [("settled", *self.PRICE)]
+        run_page("budget", "verify")
 
     def test_other_parameters_are_refused(self) -> None:
-        told(*self.job())
+        run_page(*self.job())
         before = Path("t.csv").read_bytes()
         for other in (
             self.job("--key", "region"),
@@ -467,10 +469,10 @@ class TestLedger:
             result = invoke(*other)
             assert (result.exit_code, result.stdout) == (3, "")
             assert result.stderr == (
-                "sfumato: Conflict: job monthly was begun with other parameters; give this release another name\n"
+                "sfumato: Key reused: job monthly was begun with other parameters; give this release another name\n"
             )
         assert Path("t.csv").read_bytes() == before
-        assert spent() == [("settled", *self.PRICE)]
+        assert charges() == [("settled", *self.PRICE)]
 
     def test_a_budget_that_is_too_small(self) -> None:
         spoil(Path("sales.parquet"))
@@ -478,9 +480,9 @@ class TestLedger:
         assert (result.exit_code, result.stdout) == (3, "")
         assert "this needs 445 units and 1 call, and only 100 units and 5 calls of release:partner" in result.stderr
         assert not [*Path().glob("t.csv*")]
-        assert spent() == []
-        problem = parsed(*self.job(budget="--rho 5 --delta 1e-6"), code=3)
-        assert problem["type"] == "budget-exhausted"
+        assert charges() == []
+        problem = run_json(*self.job(budget="--rho 5 --delta 1e-6"), code=3)
+        assert problem["type"] == "/problems/budget-exhausted"
 
     def test_a_failure_keeps_what_was_reserved_and_names_the_job(self) -> None:
         shutil.copy("sales.parquet", "whole.parquet")
@@ -492,19 +494,19 @@ class TestLedger:
             "reserved, and costs no more when it is run again with --job monthly\n"
         )
         assert not [*Path().glob("t.csv*")]
-        assert spent() == [("reserved", *self.PRICE)]
+        assert charges() == [("reserved", *self.PRICE)]
         with Session("sfumato.toml"):
             pass
-        assert spent() == [("reserved", *self.PRICE)]
-        assert "costs no more when it is run again" in words(told(*self.job("--dry-run")))
+        assert charges() == [("reserved", *self.PRICE)]
+        assert "costs no more when it is run again" in words(run_page(*self.job("--dry-run")))
         shutil.copy("whole.parquet", "sales.parquet")
-        told(*self.job())
-        assert spent() == [("settled", *self.PRICE)]
-        told("budget", "verify")
+        run_page(*self.job())
+        assert charges() == [("settled", *self.PRICE)]
+        run_page("budget", "verify")
 
     def test_a_capped_table_pays_too(self) -> None:
-        told(*self.job(source="sales"))
-        assert spent() == spent("table:sales") == [("settled", *self.PRICE)]
+        run_page(*self.job(source="sales"))
+        assert charges() == charges("table:sales") == [("settled", *self.PRICE)]
 
     def test_the_unit_is_the_tables(self) -> None:
         asked = self.job(source="sales")
@@ -512,13 +514,13 @@ class TestLedger:
         result = invoke(*asked)
         assert result.exit_code == 2
         assert "--unit: must be user_id, the privacy unit of sales" in result.stderr
-        assert spent() == []
+        assert charges() == []
 
     def test_without_a_ledger_a_job_is_its_table(self) -> None:
-        told(*counts("--job", "monthly", "--out", "t.csv"))
+        run_page(*counts("--job", "monthly", "--out", "t.csv"))
         before = Path("t.csv").read_bytes()
         Path("sales.parquet").unlink()
-        told(*counts("--job", "monthly", "--out", "t.csv"))
+        run_page(*counts("--job", "monthly", "--out", "t.csv"))
         assert Path("t.csv").read_bytes() == before
         result = invoke(*counts("--job", "monthly", "--out", "t.csv", "--limit", "9"))
         assert result.exit_code == 3
@@ -629,17 +631,17 @@ class TestDoor:
         ("asked", "code", "said"), BAD, ids=[" ".join([*asked[1:3], *asked[7:]]) for asked, *_ in BAD]
     )
     def test_refuses(self, door: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], code: int, said: str) -> None:
-        self.refused(door, monkeypatch, [*asked, "--out", "t.csv"], code, said)
+        self.check_refusal(door, monkeypatch, [*asked, "--out", "t.csv"], code, said)
 
     @pytest.mark.parametrize(("out", "said"), OUTS)
     def test_refuses_places(self, door: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str) -> None:
         for asked in (aggregate("--out", out), counts("--out", out)):
-            assert "secret" not in self.refused(door, monkeypatch, asked, 2, said)
+            assert "secret" not in self.check_refusal(door, monkeypatch, asked, 2, said)
             problem = invoke(*asked, "--json")
             assert (problem.exit_code, problem.stderr) == (2, "")
-            assert {"type", "title", "detail"} <= json.loads(problem.stdout).keys()
+            assert {"type", "title", "status", "detail"} == json.loads(problem.stdout).keys()
 
-    def refused(self, door: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], code: int, said: str) -> str:
+    def check_refusal(self, door: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], code: int, said: str) -> str:
         monkeypatch.chdir(door)
         monkeypatch.setenv("COLUMNS", "200")
         before = sorted(door.rglob("*"))

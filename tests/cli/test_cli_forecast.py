@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+import xml.etree.ElementTree as ET
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from sfumato.accounting import Charge
 from sfumato.cli import main, output
-from sfumato.cli.ask import CHARTS
-from sfumato.cli.terminal import render_shares
+from sfumato.cli.options import CHARTS
+from sfumato.cli.terminal.budget import forecast_panels, render_shares
 from sfumato.config import load_config
 from sfumato.ledger import Ledger, open_ledger
-from sfumato.show import Panel
+from sfumato.ledger.usage import Spent, forecast
+from sfumato.show import Panel, steps
 from tests.contracts.ledger import answer, histogram, own, top
 
 CONFIG = """
@@ -70,21 +74,21 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["budget", *arguments])
 
 
-def told(*arguments: str) -> str:
+def run_page(*arguments: str) -> str:
     result = invoke(*arguments)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     return result.stdout
 
 
-def parsed(*arguments: str) -> Any:
+def run_json(*arguments: str) -> Any:
     return json.loads(invoke(*arguments, "--json").stdout)
 
 
 @pytest.mark.usefixtures("spent")
 class TestForecast:
     def test_the_table_has_shares_by_day(self) -> None:
-        page = told("forecast", "--budget", "10,1", "--budget", "3000,0")
+        page = run_page("forecast", "--budget", "10,1", "--budget", "3000,0")
         lines = [line.split() for line in page.splitlines() if "%" in line]
         assert lines[0] == ["10", "units", "0%", "0%", *["50.0%"] * 5]
         assert lines[1][:3] == ["3,000", "units", "0%"]
@@ -94,7 +98,7 @@ class TestForecast:
         assert "enforced" not in page
 
     def test_json_is_the_owners_view(self) -> None:
-        found = parsed("forecast", "--since", "2026-11-01")
+        found = run_json("forecast", "--since", "2026-11-01")
         assert (found["since"], found["until"]) == ("2026-11-01", "2026-11-15")
         assert len(found["rows"]) == 3
         [own_budget] = found["forecast"]
@@ -103,11 +107,11 @@ class TestForecast:
 
     def test_an_enforced_budget_is_told_to_hide(self, shop: Path) -> None:
         (shop / "sfumato.toml").write_text(CONFIG.replace('"track"', '"enforce"'), "utf-8")
-        assert 'Set mode = "track"' in " ".join(told("forecast").split())
+        assert 'Set mode = "track"' in " ".join(run_page("forecast").split())
 
     @pytest.mark.parametrize("ending", CHARTS)
     def test_a_picture_is_saved(self, shop: Path, ending: str) -> None:
-        told("forecast", "--budget", "3000,30", "--plot", f"dry{ending}")
+        run_page("forecast", "--budget", "3000,30", "--plot", f"dry{ending}")
         content = (shop / f"dry{ending}").read_bytes()
         assert content.startswith({".png": b"\x89PNG", ".svg": b"<svg", ".json": b"{", ".html": b"<!doctype"}[ending])
         if ending != ".png":
@@ -149,18 +153,18 @@ def test_numbers_stay_whole_where_the_terminal_is_narrow() -> None:
 
 @pytest.mark.usefixtures("shop")
 def test_an_empty_ledger_is_told_so_and_can_be_drawn() -> None:
-    assert "No analyst has spent anything" in told("forecast", "--plot", "dry.svg")
+    assert "No analyst has spent anything" in run_page("forecast", "--plot", "dry.svg")
     assert "No analyst has spent anything" in Path("dry.svg").read_text("utf-8")
-    assert parsed("forecast")["rows"] == []
-    assert "Nothing was charged." in told("usage")
+    assert run_json("forecast")["rows"] == []
+    assert "Nothing was charged." in run_page("usage")
 
 
 @pytest.mark.usefixtures("spent")
 def test_usage_is_what_each_account_paid_for_whom() -> None:
-    page = told("usage")
+    page = run_page("usage")
     assert "Spent from 2026-10-16 to 2026-11-15" in page
     assert ["analyst:anna", "anna", "11", "1"] in [line.split() for line in page.splitlines()]
-    found = parsed("usage", "--since", "2026-11-15")
+    found = run_json("usage", "--since", "2026-11-15")
     assert found == {
         "since": "2026-11-15",
         "until": "2026-11-15",
@@ -174,3 +178,42 @@ def test_usage_is_what_each_account_paid_for_whom() -> None:
             }
         ],
     }
+
+
+# -- pictures --
+
+
+def test_a_panel_is_a_part_and_a_line_is_a_budget() -> None:
+    spent = Spent(date(2026, 11, 3), "anna", "analyst:anna", date(2026, 11, 1), Charge(5, 2))
+    found = forecast([spent], [Charge(4, 1), Charge(4, 3), Charge(Fraction(1, 2), 1)])
+    information, calls, either = forecast_panels(found)
+    assert [*information.lines] == ["4 units", "1/2 units"]
+    assert [*calls.lines] == ["1 call", "3 calls"]
+    assert [*either.lines] == ["4 units, 1 call", "4 units, 3 calls", "1/2 units, 1 call"]
+    assert calls.lines["1 call"] == (1.0,) * 31
+    assert calls.lines["3 calls"] == (0.0,) * 31
+
+
+def test_the_picture_has_steps_from_nothing_a_percent_axis_and_a_legend() -> None:
+    drawn = [
+        Panel("information", {"10 units": (0.25, 0.5), "20 units": (0.0, 0.13)}),
+        Panel("calls", {"1 call": (0, 0)}),
+    ]
+    picture = steps(drawn, title="Dry", about=["of 8 periods"])
+    left, right = picture.spec["hconcat"]
+    assert [point["share"] for point in left["data"]["values"]] == [0, 0.25, 0.5, 0, 0, 0.13]
+    assert [point["day"] for point in left["data"]["values"]] == [0, 1, 2, 0, 1, 2]
+    assert left["mark"]["interpolate"] == "step-before"
+    assert left["encoding"]["y"]["scale"]["domain"] == right["encoding"]["y"]["scale"]["domain"] == [0, 0.5]
+    image = ET.fromstring(picture.to_svg())  # noqa: S314
+    said = ["".join(node.itertext()) for node in image.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Dry", "of 8 periods", "information", "calls", "10 units", "20 units", "1 call", "0%", "50%"} <= {*said}
+    assert said.count("1 call") == 1
+
+
+def test_nothing_to_draw_is_still_a_picture() -> None:
+    assert "<svg" in steps([Panel("information", {})], title="Dry", about=["nobody"]).to_svg()
+
+
+def test_without_a_period_no_panel_has_a_line() -> None:
+    assert all(not panel.lines for panel in forecast_panels(forecast([], [Charge(4, 1)])))

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sfumato.cli import main
-from sfumato.cli import starter as init
-from sfumato.cli.starter import StarterSource, start
+from sfumato.cli.config_text import toml_key, toml_string
+from sfumato.cli.first_config import InitSource, write_first_config
 from sfumato.config import read_config
 from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.session import Session
@@ -41,7 +41,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def quoted(name: str) -> str:
+def sql_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -56,14 +56,14 @@ def write(target: str, columns: str = "'red' AS colour, 7 AS size, DATE '2026-11
             connection.execute(f"COPY ({rows}) TO '{target}'{options}")
 
 
-def asked(started: dict[str, Any]) -> Any:
+def ask_proposed(started: dict[str, Any]) -> Any:
     """The answer to the question that `init` proposes, asked word by word."""
     result = invoke(*started["ask"][1:], "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
 
 
-def started(*arguments: str) -> dict[str, Any]:
+def init_json(*arguments: str) -> dict[str, Any]:
     result = invoke("init", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
@@ -84,10 +84,10 @@ class TestAskedAtOnce:
     )
     def test_every_kind_of_source(self, target: str, arguments: tuple[str, ...]) -> None:
         write(target)
-        made = started("shop", *arguments, "--unit", "person")
+        made = init_json("shop", *arguments, "--unit", "person")
         assert made["table"] == "orders"
         assert made["columns"] == {"colour": "text", "size": "integer", "day": "date"}
-        answer = asked(made)
+        answer = ask_proposed(made)
         assert answer["receipt"]["unit"] == "person"
         assert [row["colour"] for row in answer["rows"]] == ["red"]
         assert invoke("policy", "check", "--config", made["config"]).exit_code == 0
@@ -95,9 +95,9 @@ class TestAskedAtOnce:
     def test_a_table_that_holds_people_only_can_be_counted(self) -> None:
         with duckdb.connect() as connection:
             connection.execute("COPY (SELECT range AS person FROM range(500)) TO 'people.parquet'")
-        made = started("shop", "--source", "people.parquet", "--unit", "person")
+        made = init_json("shop", "--source", "people.parquet", "--unit", "person")
         assert made["columns"] == {}
-        assert len(asked(made)["rows"]) == 1
+        assert len(ask_proposed(made)["rows"]) == 1
 
     def test_the_page_says_what_to_type_next_and_what_to_read(self) -> None:
         write("orders.parquet", "'red' AS colour, [1] AS sizes")
@@ -111,7 +111,7 @@ class TestAskedAtOnce:
 class TestTheReportInIt:
     """A commented example, which holds when its lines are no comment any more."""
 
-    def uncommented(self) -> str:
+    def uncomment_report(self) -> str:
         path = Path("shop/sfumato.toml")
         head, _, rest = path.read_text("utf-8").partition("# [reports.overview]")
         example, _, tail = f"# [reports.overview]{rest}".partition("\n\n")
@@ -132,8 +132,8 @@ class TestTheReportInIt:
     def test_it_can_be_asked_at_once(self, target: str, columns: str) -> None:
         write(target, columns)
         source = ("--source", target) if "." in target else ("--source", target, "--database", "shop.duckdb")
-        started("shop", *source, "--unit", "person")
-        config = self.uncommented()
+        init_json("shop", *source, "--unit", "person")
+        config = self.uncomment_report()
         assert invoke("policy", "check", "--config", config).exit_code == 0
         days = ("--start", "2026-01-01", "--end", "2026-02-01")
         asked = ("report", "--config", config, "--analyst", "anna", "--statistic", "events", *days)
@@ -143,8 +143,8 @@ class TestTheReportInIt:
 
     def test_moments_of_a_csv_file_with_offsets(self) -> None:
         write("orders.csv", "'2026-01-31T23:30:00-02:00' AS at")
-        started("shop", "--source", "orders.csv", "--unit", "person")
-        config = self.uncommented()
+        init_json("shop", "--source", "orders.csv", "--unit", "person")
+        config = self.uncomment_report()
         days = ("--start", "2026-01-01", "--end", "2026-03-01", "--granularity", "month")
         asked = ("report", "--config", config, "--analyst", "anna", "--statistic", "events", *days)
         rows = json.loads(invoke(*asked, "--json").stdout)["rows"]
@@ -152,7 +152,7 @@ class TestTheReportInIt:
 
     def test_without_a_column_of_time_it_says_so(self) -> None:
         write("orders.parquet", "'red' AS colour")
-        started("shop", "--source", "orders.parquet", "--unit", "person")
+        init_json("shop", "--source", "orders.parquet", "--unit", "person")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert "It needs a column of moments or of days" in text
         assert "[reports." not in text
@@ -162,15 +162,15 @@ class TestTheReportInIt:
 class TestHostileNames:
     @pytest.mark.parametrize("name", HOSTILE)
     def test_a_column_of_any_name_is_asked_about(self, name: str) -> None:
-        write("orders.parquet", f"'v' AS {quoted(name)}")
-        made = started("shop", "--source", "orders.parquet", "--unit", "person")
+        write("orders.parquet", f"'v' AS {sql_name(name)}")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
         assert list(made["columns"]) == [name]
         assert made["measure"] != name
-        assert [row[name] for row in asked(made)["rows"]] == ["v"]
+        assert [row[name] for row in ask_proposed(made)["rows"]] == ["v"]
 
     def test_all_of_them_are_written_and_read_back(self) -> None:
-        write("orders.parquet", ", ".join(f"'v' AS {quoted(name)}" for name in HOSTILE))
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write("orders.parquet", ", ".join(f"'v' AS {sql_name(name)}" for name in HOSTILE))
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         config = read_config(text, Path("shop").resolve(), {})
         assert list(config.tables["orders"].columns) == HOSTILE
@@ -182,43 +182,44 @@ class TestHostileNames:
     def test_a_unit_a_table_and_an_analyst_of_any_name(self, name: str) -> None:
         with duckdb.connect() as connection:
             connection.execute(
-                f"COPY (SELECT range % 500 AS {quoted(name)}, 'v' AS colour FROM range(2000)) TO 'a.parquet'"
+                f"COPY (SELECT range % 500 AS {sql_name(name)}, 'v' AS colour FROM range(2000)) TO 'a.parquet'"
             )
-        made = started("shop", "--source", "a.parquet", f"--unit={name}", f"--table={name}", f"--name={name.strip()}")
+        made = init_json("shop", "--source", "a.parquet", f"--unit={name}", f"--table={name}", f"--name={name.strip()}")
         made["ask"][4:6] = [f"--analyst={name.strip()}"]
-        assert asked(made)["receipt"]["unit"] == name
+        assert ask_proposed(made)["receipt"]["unit"] == name
 
     @pytest.mark.parametrize("name", ["we [1].parquet", "ord*ers.parquet", "it's.parquet", "ü.parquet", "a;b.parquet"])
     def test_a_file_of_any_name(self, name: str) -> None:
         write("orders.parquet")
         Path("orders.parquet").rename(name)
-        made = started("shop", "--source", name, "--unit", "person")
+        made = init_json("shop", "--source", name, "--unit", "person")
         assert re.fullmatch(r"\w+", made["table"])
-        assert asked(made)["rows"]
+        assert ask_proposed(made)["rows"]
 
     @pytest.mark.parametrize("name", ["and", "Or", "NOT", "sfumato_x", "PERSON "])
     def test_what_cannot_be_a_column_is_left_out_with_a_comment(self, name: str) -> None:
         write(
-            "orders.parquet", f"'red' AS colour, 'v' AS {quoted(name)}, [1] AS {quoted('a list' + chr(10) + 'x = 1')}"
+            "orders.parquet",
+            f"'red' AS colour, 'v' AS {sql_name(name)}, [1] AS {sql_name('a list' + chr(10) + 'x = 1')}",
         )
-        made = started("shop", "--source", "orders.parquet", "--unit", "person")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
         left_out = {"a list\nx = 1"} if name == "PERSON " else {name, "a list\nx = 1"}
         assert made["left_out"].keys() == left_out
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert '# "a list\\u000Ax = 1" is left out: its type cannot be asked about.' in text
-        assert asked(made)["rows"]
+        assert ask_proposed(made)["rows"]
 
     def test_a_string_of_toml_is_read_back(self) -> None:
         text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xE000, 0x1F600, 0xE0001]))
-        assert tomllib.loads(f"{init.bare(text)} = {init.quoted(text)}") == {text: text}
-        assert init.bare("plain_name-1") == "plain_name-1"
-        assert init.bare("") == '""'
+        assert tomllib.loads(f"{toml_key(text)} = {toml_string(text)}") == {text: text}
+        assert toml_key("plain_name-1") == "plain_name-1"
+        assert toml_key("") == '""'
 
 
 class TestTheFile:
     def test_it_holds_names_and_types_and_no_value(self) -> None:
         write("orders.parquet", "'crimson' AS colour, 987654 AS size, DATE '1999-01-31' AS day, TRUE AS vip")
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         assert not re.search("crimson|987654|1999", text)
         [table] = tomllib.loads(text)["tables"].values()
@@ -230,14 +231,14 @@ class TestTheFile:
         for rows in ("'red' AS colour", "'blue' AS colour"):
             write("orders.parquet", rows)
             place = f"shop{len(texts)}"
-            start(place, StarterSource("orders.parquet", "person"), analyst="anna")
+            write_first_config(place, InitSource("orders.parquet", "person"), analyst="anna")
             texts.append(Path(place, "sfumato.toml").read_text("utf-8"))
         assert texts[0] == texts[1]
 
     def test_its_examples_are_right(self) -> None:
         """Without their comment signs, they are settings that are read."""
         write("orders.parquet", "'red' AS colour, 7 AS quantity, 'emea' AS region, 'x' AS title")
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
         for name in ("region", "title"):
             text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
@@ -254,7 +255,7 @@ class TestTheFile:
 
     def test_the_key_is_for_its_owner_only(self) -> None:
         write("orders.parquet")
-        start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+        write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         key = Path("shop/noise.key")
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert len(key.read_bytes()) == 32
@@ -272,7 +273,7 @@ class TestTheFile:
         self, tmp_path: Path, folder: str, source: str, expected: str | None
     ) -> None:
         write("orders.parquet")
-        start(folder, StarterSource(source, "person", table="orders"), analyst="anna")
+        write_first_config(folder, InitSource(source, "person", table="orders"), analyst="anna")
         written = tomllib.loads(Path(folder, "sfumato.toml").read_text("utf-8"))["tables"]["orders"]["source"]
         assert written == (expected or str(tmp_path / source))
         with Session(Path(folder, "sfumato.toml")) as session:
@@ -280,7 +281,7 @@ class TestTheFile:
 
     def test_a_database_is_found_from_the_folder_too(self, tmp_path: Path) -> None:
         write("orders")
-        start(".", StarterSource("orders", "person", database="shop.duckdb"), analyst="anna")
+        write_first_config(".", InitSource("orders", "person", database="shop.duckdb"), analyst="anna")
         engines = tomllib.loads(Path("sfumato.toml").read_text("utf-8"))["engines"]
         assert engines["local"]["database"] == "shop.duckdb"
 
@@ -298,7 +299,7 @@ class TestTheFile:
         with duckdb.connect() as connection:
             columns = f"1 AS {unit}{', ' if taken else ''}{taken}"
             connection.execute(f"COPY (SELECT {columns}) TO 'orders.parquet'")
-        assert start("shop", StarterSource("orders.parquet", unit), analyst="anna").measure == measure
+        assert write_first_config("shop", InitSource("orders.parquet", unit), analyst="anna").measure == measure
 
 
 class TestRefusals:
@@ -316,17 +317,17 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("source", "problem"),
         [
-            (StarterSource("orders.parquet", "persn"), "did you mean person?"),
-            (StarterSource("orders.parquet", "zzz"), "there is person, colour"),
-            (StarterSource("orders.txt", "person"), "must end in .parquet"),
-            (StarterSource("shop.duckdb", "person"), "--database FILE --source TABLE"),
-            (StarterSource("orders.parquet", "person", table=" "), "--table"),
+            (InitSource("orders.parquet", "persn"), "did you mean person?"),
+            (InitSource("orders.parquet", "zzz"), "there is person, colour"),
+            (InitSource("orders.txt", "person"), "must end in .parquet"),
+            (InitSource("shop.duckdb", "person"), "--database FILE --source TABLE"),
+            (InitSource("orders.parquet", "person", table=" "), "--table"),
         ],
     )
-    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: StarterSource, problem: str) -> None:
+    def test_what_makes_no_sense_is_told_and_nothing_is_written(self, source: InitSource, problem: str) -> None:
         write("orders.parquet")
         with pytest.raises(InvalidArgument, match=re.escape(problem)):
-            start("shop", source, analyst="anna")
+            write_first_config("shop", source, analyst="anna")
         assert not Path("shop").exists()
 
     @pytest.mark.parametrize(
@@ -335,9 +336,9 @@ class TestRefusals:
             (("--source", "gone.parquet"), "--source: there is no file 'gone.parquet' here"),
             (("--source", "gone/*.csv"), "--source: there is no file 'gone/*.csv' here"),
             (("--source", "t", "--database", "gone.duckdb"), "--database: there is no file 'gone.duckdb' here"),
-            (("--source", "s3://shop/orders.parquet"), "--source: local files are read"),
-            (("--source", "https://example.org/orders"), "--source: local files are read"),
-            (("--source", "t", "--database", "md://shop"), "--database: local files are read"),
+            (("--source", "s3://shop/orders.parquet"), "--source: only local files can be read"),
+            (("--source", "https://example.org/orders"), "--source: only local files can be read"),
+            (("--source", "t", "--database", "md://shop"), "--database: only local files can be read"),
         ],
     )
     def test_what_is_not_here_is_told_and_nothing_is_written(self, arguments: tuple[str, ...], problem: str) -> None:
@@ -349,14 +350,14 @@ class TestRefusals:
     def test_a_source_that_cannot_be_read_is_the_engines_failure(self) -> None:
         Path("orders.parquet").write_text("no parquet")
         with pytest.raises(EngineFailed):
-            start("shop", StarterSource("orders.parquet", "a"), analyst="anna")
+            write_first_config("shop", InitSource("orders.parquet", "a"), analyst="anna")
         assert not Path("shop").exists()
 
     @pytest.mark.parametrize(("target", "said"), [("orders.csv", True), ("orders.parquet", False)])
     def test_guessed_types_are_told(self, target: str, said: bool) -> None:
         write(target)
-        started("shop", "--source", target, "--unit", "person")
-        assert ("guessed from a sample of the rows" in Path("shop/sfumato.toml").read_text("utf-8")) is said
+        init_json("shop", "--source", target, "--unit", "person")
+        assert ("guessed once from a sample of the rows" in Path("shop/sfumato.toml").read_text("utf-8")) is said
 
     def test_a_unit_that_cannot_be_one_is_refused(self) -> None:
         with duckdb.connect() as connection:
@@ -369,7 +370,7 @@ class TestRefusals:
         Path("file").write_text("")
         result = invoke("init", "file/shop", "--source", "orders.parquet", "--unit", "person", "--json")
         assert result.exit_code == 2
-        assert json.loads(result.stdout)["type"] == "invalid-argument"
+        assert json.loads(result.stdout)["type"] == "/problems/invalid-argument"
 
     def test_a_key_is_not_left_behind_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write("orders.parquet")
@@ -379,5 +380,5 @@ class TestRefusals:
 
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(InvalidArgument, match="cannot be written to"):
-            start("shop", StarterSource("orders.parquet", "person"), analyst="anna")
+            write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         assert list(Path("shop").iterdir()) == []

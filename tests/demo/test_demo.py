@@ -19,7 +19,8 @@ import pytest
 from rich.console import Console
 
 from sfumato.accounting import NOTHING, Charge, epsilon
-from sfumato.cli.demo import invite, show_demo, stay
+from sfumato.cli.demo import wait_for_stop
+from sfumato.cli.terminal.demo import print_demo, print_invitation
 from sfumato.client import Client
 from sfumato.config import load_config
 from sfumato.demo import demo
@@ -115,7 +116,7 @@ def test_the_object_has_the_shape_of_an_answer(finished: demo.Demo) -> None:
 def page(finished: demo.Demo, width: int, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     with io.TextIOWrapper(raw, encoding=encoding, newline="\n") as file:
-        show_demo(finished, Console(file=file, width=width, highlight=False))
+        print_demo(finished, Console(file=file, width=width, highlight=False))
         file.flush()
         return raw.getvalue().decode(encoding)
 
@@ -149,7 +150,7 @@ def test_an_empty_list_is_explained() -> None:
 
 
 def test_the_service_answers_while_the_block_lasts_and_not_after() -> None:
-    with demo.running(100) as asked:
+    with demo.start_demo(100) as asked:
         docs = httpx2.get(f"{asked.service.url}/docs")
         with Client(asked.service.url, asked.service.key, retries=0) as client:
             again = client.ask(demo.TOP.format(10))
@@ -164,7 +165,7 @@ def test_a_port_that_is_taken_is_left_alone() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with demo._bound(*other.getsockname()) as bound:
+        with demo.open_socket(*other.getsockname()) as bound:
             assert bound.getsockname() != other.getsockname()
 
 
@@ -188,18 +189,18 @@ def test_the_key_stands_in_the_invitation_only(finished: demo.Demo) -> None:
     """What a run that ends prints is no secret; what one that stays up prints can be copied whole."""
     assert finished.service.key not in page(finished, 200) + str(finished.to_dict())
     told = io.StringIO()
-    invite(finished.service, Console(file=told, width=40, highlight=False))
+    print_invitation(finished.service, Console(file=told, width=40, highlight=False))
     lines = told.getvalue().splitlines()
     assert f"  docs  {finished.service.url}/docs" in lines
     assert f"  ask   {finished.service.curl}" in lines
 
 
-def test_stay_waits_for_an_interrupt() -> None:
+def test_it_waits_for_an_interrupt() -> None:
     """The handler of before is back afterwards."""
     before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    stay()
+    wait_for_stop()
     timer.join()
     assert signal.getsignal(signal.SIGINT) is before
 
