@@ -34,13 +34,13 @@ CONNECTIONS, SECONDS, TURNS = 8, 1.5, 5
 EMPTY = """
 import socket, sys, uvicorn
 from fastapi import FastAPI
-from sfumato.service.server import server
+from sfumato.service.server import uvicorn_config
 app = FastAPI()
 @app.post("/")
 async def empty(): return {}
 bound = socket.create_server(("127.0.0.1", 0))
 print('{"url": "http://127.0.0.1:%d"}' % bound.getsockname()[1], flush=True)
-uvicorn.Server(server(app)).run([bound])
+uvicorn.Server(uvicorn_config(app)).run([bound])
 """
 
 

@@ -14,9 +14,11 @@ from urllib.parse import unquote
 
 import anyio
 import jsonschema
+import pytest
 from anyio.from_thread import BlockingPortal
 
 from sfumato.accounting import Charge
+from sfumato.errors import EngineFailed
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.service.app import create_app
 from sfumato.service.middleware import HEADERS
@@ -28,6 +30,8 @@ TOP = {"type": "top_k", "table": "engagements", "by": "article", "measure": "mem
 REGIONS = {"type": "histogram", "table": "engagements", "by": "region", "measure": "members"}
 TOTAL = {"type": "total", "table": "engagements", "measure": "members"}
 LISTING = {"sql": "SELECT DISTINCT region FROM engagements"}
+
+UNKNOWN = "sha256:" + "0" * 64
 
 PEOPLE = """
 [analysts.omar]
@@ -154,6 +158,20 @@ def new_served(
     return Served(world, portal, Clock(now))
 
 
+def digest_of(reply: Reply) -> str:
+    return reply.json["receipt"]["digest"]
+
+
+def break_engine(served: Served, monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None) -> None:
+    """Let every query of the engine fail, with this error or with `EngineFailed`."""
+    engine = served.session._catalog.engine("engagements")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error or EngineFailed("the engine could not answer")
+
+    monkeypatch.setattr(type(engine), "run", fail)
+
+
 async def _called(
     app: Any, method: str, path: str, headers: list[tuple[str, str]], chunks: list[bytes], delay_s: float
 ) -> Reply:
@@ -203,8 +221,8 @@ def document() -> dict[str, Any]:
     from sfumato.service import app, openapi
 
     bare = FastAPI(title="Sfumato", version="1")
-    app._routes(bare, None)  # type: ignore[arg-type]
-    app._open_routes(bare, None, None)  # type: ignore[arg-type]
+    app.add_api_routes(bare, None)  # type: ignore[arg-type]
+    app.add_probe_routes(bare, None, None)  # type: ignore[arg-type]
     return json.loads(json.dumps(openapi.openapi(bare)))
 
 
@@ -247,16 +265,16 @@ def check_reply(method: str, path: str, reply: Reply) -> None:
 
 def _check_documented(responses: Mapping[str, Any], reply: Reply) -> None:
     assert str(reply.status) in responses, f"{reply.status} is not documented"
-    told = responses[str(reply.status)]
-    for name, described in told.get("headers", {}).items():
+    documented = responses[str(reply.status)]
+    for name, described in documented.get("headers", {}).items():
         value = reply.headers.get(name.lower())
         assert value is not None or not described.get("required"), f"{name} is missing"
         if value is not None:
             check_schema(described["schema"], value)
-    if "content" not in told:
+    if "content" not in documented:
         assert reply.body == b""
         return
     media = reply.headers["content-type"].partition(";")[0]
-    assert media in told["content"], f"{media} is not documented for {reply.status}"
+    assert media in documented["content"], f"{media} is not documented for {reply.status}"
     if media.endswith("json"):
-        check_schema(told["content"][media]["schema"], reply.json)
+        check_schema(documented["content"][media]["schema"], reply.json)

@@ -146,9 +146,9 @@ def test_refusals_are_those_of_embedded_use(server, key, client, session, number
         async with sf.AsyncClient(server.url, key) as other:
             await other.ask(question)
 
-    told = [raised(lambda: client.ask(question)), raised(lambda: asyncio.run(asked()))]
-    told.append(raised(lambda: client.estimate(question)))
-    assert {(type(error), str(error)) for error in told} == {(type(embedded), str(embedded))}
+    errors = [raised(lambda: client.ask(question)), raised(lambda: asyncio.run(asked()))]
+    errors.append(raised(lambda: client.estimate(question)))
+    assert {(type(error), str(error)) for error in errors} == {(type(embedded), str(embedded))}
     assert paid(client) == before
 
 
@@ -438,7 +438,7 @@ def test_the_service_may_restart_while_a_client_tries(tmp_path, serve):
         assert client.ask(one_unit(2)).receipt.charge == NOTHING
 
 
-def test_where_nobody_listens_nothing_was_charged(key):
+def test_a_failed_connection_charges_nothing(key):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
     with sf.Client(f"http://127.0.0.1:{port}", key, retries=1, sleep=lambda _: None) as client:

@@ -150,7 +150,7 @@ def test_the_same_while_a_worker_is_killed(tmp_path, postgres_url, serve):
 
 
 def test_a_worker_that_dies_while_it_computes_leaves_nothing_open(tmp_path, postgres_url, serve):
-    """Whoever asks again finishes what the dead one has reserved, and pays nothing more."""
+    """The same request again finishes the reservation of the dead process, and costs nothing more."""
     world = new_world(tmp_path / "world", postgres_url, information=ENOUGH, calls=0)
     with Session(world.path) as session:
         desk = session._desk
@@ -183,8 +183,8 @@ def test_workers_come_back_when_the_ledger_does(tmp_path, postgres_url, serve):
         os.kill(server.workers()[0], signal.SIGKILL)
         wait_for_line(server, "worker did not start")
         admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    started = sum(line["event"] == "serving" for line in server.lines())
-    wait_for_line(server, "serving", started + 1)
+    started = sum(line["event"] == "started" for line in server.lines())
+    wait_for_line(server, "started", started + 1)
     assert httpx2.post(f"{server.url}/v1/answers", json=one_unit(1), headers=headers, timeout=30).status_code == 200
     assert server.stop() == 0
 
@@ -213,11 +213,11 @@ def test_several_workers_need_postgresql(tmp_path):
     done = run(world, "serve", "--workers", "2", "--port", "0")
     assert done.returncode == 2
     assert "a SQLite ledger serves one process" in " ".join((done.stdout + done.stderr).split())
-    told = json.loads(run(world, "serve", "--workers", "2", "--port", "0", "--json").stdout)
-    assert "SQLite" in json.dumps(told)
+    printed = json.loads(run(world, "serve", "--workers", "2", "--port", "0", "--json").stdout)
+    assert "SQLite" in json.dumps(printed)
 
 
-def test_a_port_that_is_taken_is_told(tmp_path, serve):
+def test_a_port_in_use_is_reported(tmp_path, serve):
     world = new_world(tmp_path / "world")
     server = serve(world)
     done = run(new_world(tmp_path / "another"), "serve", "--port", str(server.port))

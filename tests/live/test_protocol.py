@@ -15,14 +15,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from sfumato.service.protocol import MAX_HEAD, MAX_WAITING
+from sfumato.service.protocol import MAX_HEAD_BYTES, MAX_PIPELINED
 from tests.helpers.servers import SLEEPY, SLOW, Server, new_key, one_unit, start
 from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 10
-HASTY = "import sfumato.service.protocol as protocol; protocol.HEAD_S = 1.0\n"
+HASTY = "import sfumato.service.protocol as protocol; protocol.MAX_HEAD_S = 1.0\n"
 MISSING = "import sys; sys.modules['httptools'] = None\n"
 
 HEALTHY = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -141,11 +141,11 @@ class TestHeads:
         assert httpx2.get(f"{server.url}/healthz").status_code == 200
 
     def test_may_have_just_so_many_bytes(self, server: Server) -> None:
-        with connected(server, padded(MAX_HEAD)) as connection:
+        with connected(server, padded(MAX_HEAD_BYTES)) as connection:
             assert statuses(answered(connection)) == [200]
-            connection.sendall(padded(MAX_HEAD))
+            connection.sendall(padded(MAX_HEAD_BYTES))
             assert statuses(answered(connection)) == [200]
-            connection.sendall(padded(MAX_HEAD + 1)[:-1])
+            connection.sendall(padded(MAX_HEAD_BYTES + 1)[:-1])
             assert statuses(all_of(connection)) == [431]
 
     def test_are_counted_without_the_body_behind_them(self, server: Server, key: str) -> None:
@@ -233,8 +233,8 @@ class TestRequests:
             assert statuses(answered(connection, 60)) == [200, 401, 200] * 20
 
     def test_beyond_so_many_in_one_go_are_not_kept(self, server: Server, key: str) -> None:
-        with connected(server, estimated(key) * (MAX_WAITING + 1) + HEALTHY * 5000) as connection:
-            assert statuses(all_of(connection)) == [200] * (MAX_WAITING + 1)
+        with connected(server, estimated(key) * (MAX_PIPELINED + 1) + HEALTHY * 5000) as connection:
+            assert statuses(all_of(connection)) == [200] * (MAX_PIPELINED + 1)
 
     def test_byte_by_byte_are_answered(self, server: Server, key: str) -> None:
         with connected(server) as connection:

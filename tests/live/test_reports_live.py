@@ -1,4 +1,4 @@
-"""Reports of a running service: every door gives the same numbers, and a restart or another worker changes none."""
+"""Reports of a running service: every client gets the same counts, also after a restart and from another worker."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_same_after_a_kill(tmp_path, serve):
 
 
 def test_workers_agree(tmp_path, serve, postgres_url):
-    """Several processes draw at once; all are told what was stored first."""
+    """Several processes draw at once; all get what was stored first."""
     world = new_ads(tmp_path / "world", postgres_url)
     server, key = serve(world, "--workers", "2"), new_key(world)
 

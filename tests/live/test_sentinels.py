@@ -1,7 +1,7 @@
 """Marked values are put where secrets are: in the rows, the keys and what callers write. Nothing that leaves has them.
 
 All that a service gives off is kept: bodies and headers of responses, both streams at DEBUG, traces, metrics, temporary
-files and their names, pages. A caller may read her own words in her own refusal; nobody else may, and no operator.
+files and their names, pages. A caller may read its own text in its own refusal; other callers and operators may not.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ budget = "partner"
 entities = { account = ["acme"] }
 """
 
-# An error that nobody expected and libraries that log, with a person's values in their words.
+# An unexpected error, and libraries that log, with a person's values in their messages.
 BROKEN = f"""
 import logging
 from sfumato.session import Session
@@ -214,17 +214,17 @@ class Given:
     replies: list[tuple[bytes, int, bytes, bytes]] = field(default_factory=list)
     seen: dict[str, bytes] = field(default_factory=dict)
 
-    def leaks(self, never: list[Sentinel], hers: list[Sentinel]) -> list[str]:
+    def leaks(self, never: list[Sentinel], own: list[Sentinel]) -> list[str]:
         found = []
         for sent, status, head, body in self.replies:
             for sentinel in never:
                 found += [f"{each} in a response {status}" for each in sentinel.found(head + body)]
-            for sentinel in hers:
+            for sentinel in own:
                 found += [f"{each} in the head of a response {status}" for each in sentinel.found(head)]
                 if not (sentinel.found(sent) and status >= 400):
                     found += [f"{each} in a response {status}" for each in sentinel.found(body)]
         for place, content in self.seen.items():
-            found += [f"{each} in {place}" for sentinel in (*never, *hers) for each in sentinel.found(content)]
+            found += [f"{each} in {place}" for sentinel in (*never, *own) for each in sentinel.found(content)]
         return found
 
 
@@ -301,7 +301,7 @@ def questions() -> Iterator[tuple[Any, dict[str, str]]]:
 
 
 def reports() -> Iterator[dict[str, Any]]:
-    """What is shown, what is another's or nobody's, what is refused, and what the engine fails at."""
+    """Answers, things of others, unknown things, refusals, and failures of the engine."""
     range_ = {"report": "ads", "statistics": "events", "start": "2026-11-01", "end": "2026-11-08"}
     for more in ({}, {"granularity": "day"}, {"attribute": "n", "top": 2}, {"options": ["tree", "totals", "monotone"]}):
         yield {**range_, "entity": {"account": "acme"}, **more}
@@ -373,7 +373,7 @@ def digests(given: Given) -> list[str]:
 
 
 def pages(traffic: Traffic, given: Given, moment: str) -> None:
-    """What everybody can see, read without a key."""
+    """What is served without a key."""
     for path in ("metrics", "docs", "openapi.json", "healthz", "readyz", "problems/engine-failed", "problems"):
         given.seen[f"/{path} {moment}"] = httpx2.get(f"{traffic.server.url}/{path}", timeout=20).content
 
@@ -436,8 +436,8 @@ def test_nothing_that_is_secret_leaves(tmp_path, request, serve, store):
     never += [secret("the noise key", noise), text("an idempotency key", ONCE)]
     never += [text(f"the key of {who}", key) for who, key in keys.items()]
     never += [secret(f"the bits of the key of {who}", bits(key)) for who, key in keys.items()]
-    hers = [text("a literal", LITERAL), number("a number", NUMBER), text("a path", PATH), text("an agent", AGENT)]
-    assert given.leaks(never, hers) == []
+    own = [text("a literal", LITERAL), number("a number", NUMBER), text("a path", PATH), text("an agent", AGENT)]
+    assert given.leaks(never, own) == []
 
 
 def one_process(start: Callable[..., Server], world: World, keys: dict[str, str], given: Given) -> list[Server]:

@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
 from sfumato.client.client import Client
-from sfumato.service.app import ASKING
+from sfumato.service.pools import ASK
 from tests.helpers.servers import ENDLESS, IDLE, SLEEPY, SLOW, Server, new_key, one_unit, run
 from tests.helpers.worlds import World, new_world
 
@@ -196,19 +196,19 @@ def test_killed_at_any_moment_nothing_is_charged_twice(tmp_path, serve):
     assert len(settled) == len(set(settled)) >= len(dict(seen))
     with sf.Client(last.url, key) as client:
         assert client.budget().accounts[0].spent == Charge(len(settled))
-        for number, told in sorted(set(seen))[:20]:
+        for number, stored in sorted(set(seen))[:20]:
             answer = client.ask(one_unit(number))
-            assert json.dumps([answer.receipt.digest, *answer.rows]) == told
+            assert json.dumps([answer.receipt.digest, *answer.rows]) == stored
             assert answer.receipt.charge == NOTHING
     assert len(seen) > KILLS
     assert verified(world)
 
 
 def test_slow_questions_hold_up_nothing_but_questions(tmp_path, serve):
-    """As many as she may have at a time: whoever looks after the service, or at her budget, still can."""
+    """One analyst uses all her threads; probes and other routes still answer."""
     world = new_world(tmp_path / "world")
     server, key = serve(world, first=SLEEPY + GRACE), new_key(world)
-    _, each = ASKING
+    _, each = ASK
     endless = [differing(IDLE, number) for number in range(each)]
     with ThreadPoolExecutor(each) as pool:
         running = [pool.submit(post, server, key, question) for question in endless]

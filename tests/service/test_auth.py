@@ -1,4 +1,4 @@
-"""The door of the service: who is let in, in which role, and what a role may do."""
+"""Authentication: which credentials are accepted, with which role, and what a role may do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.config import Config, LedgerSettings, Role, read_config
 from sfumato.errors import ConfigError, LedgerFailed, NotFound, Unauthorized
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.api_keys import ApiKeys
-from sfumato.service.auth import RIGHTS, Authenticator, Principal, Right, check
+from sfumato.service.auth import RIGHTS, Authenticator, Principal, Right, check_right
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MOMENT = int(NOW.timestamp())
@@ -75,36 +75,38 @@ def config(text: str = CONFIG) -> Config:
 
 
 @pytest.fixture(scope="module")
-def door(keys: ApiKeys) -> Authenticator:
+def authenticator(keys: ApiKeys) -> Authenticator:
     return Authenticator(config(), keys, lambda: NOW)
 
 
 @pytest.fixture(scope="module")
 def both(keys: ApiKeys) -> Authenticator:
-    """A door for keys and tokens."""
+    """Authenticates keys and tokens."""
     return Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=fetch)
 
 
-def refusal(door: Authenticator, authorization: str | None) -> str:
-    """The words of a refusal that carries nothing else."""
-    with pytest.raises(Unauthorized) as told:
-        door.admit(authorization)
-    assert told.value.__context__ is None
-    assert told.value.__cause__ is None
-    return str(told.value)
+def refusal(authenticator: Authenticator, authorization: str | None) -> str:
+    """The text of a refusal. It has no other exception behind it."""
+    with pytest.raises(Unauthorized) as refused:
+        authenticator.authenticate(authorization)
+    assert refused.value.__context__ is None
+    assert refused.value.__cause__ is None
+    return str(refused.value)
 
 
 class TestKeys:
     @pytest.mark.parametrize("role", get_args(Role))
     @pytest.mark.parametrize("analyst", ["anna", "olga", "axel"])
-    def test_a_key_has_its_own_role(self, door: Authenticator, keys: ApiKeys, analyst: str, role: Role) -> None:
+    def test_a_key_has_its_own_role(
+        self, authenticator: Authenticator, keys: ApiKeys, analyst: str, role: Role
+    ) -> None:
         text, key = keys.create(analyst, role, None, NOW)
-        assert door.admit(f"Bearer {text}") == Principal(analyst, role, key.id)
+        assert authenticator.authenticate(f"Bearer {text}") == Principal(analyst, role, key.id)
 
     @pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "BEARER {}", "Bearer  {}", "Bearer {} "])
-    def test_spellings_of_the_header(self, door: Authenticator, keys: ApiKeys, form: str) -> None:
+    def test_spellings_of_the_header(self, authenticator: Authenticator, keys: ApiKeys, form: str) -> None:
         text, key = keys.create("anna", "analyst", None, NOW)
-        assert door.admit(form.format(text)).key_id == key.id
+        assert authenticator.authenticate(form.format(text)).key_id == key.id
 
     @pytest.mark.parametrize(
         "form",
@@ -123,7 +125,7 @@ class TestKeys:
     )
     def test_other_headers_are_refused(self, both: Authenticator, keys: ApiKeys, form: str) -> None:
         text, _ = keys.create("anna", "analyst", None, NOW)
-        assert both.admit(f"Bearer {text}").analyst == "anna"
+        assert both.authenticate(f"Bearer {text}").analyst == "anna"
         assert text not in refusal(both, form.format(text))
 
     def test_all_that_is_not_valid_is_refused_in_the_same_words(self, both: Authenticator, keys: ApiKeys) -> None:
@@ -141,26 +143,27 @@ class TestKeys:
         text, _ = keys.create("anna", "analyst", date(2026, 11, 20), NOW)
         midnight = datetime(2026, 11, 21, tzinfo=UTC)
         clock = iter([midnight - timedelta(microseconds=1), midnight])
-        door = Authenticator(config(), keys, lambda: next(clock))
-        assert door.admit(f"Bearer {text}").analyst == "anna"
-        refusal(door, f"Bearer {text}")
+        authenticator = Authenticator(config(), keys, lambda: next(clock))
+        assert authenticator.authenticate(f"Bearer {text}").analyst == "anna"
+        refusal(authenticator, f"Bearer {text}")
 
-    def test_a_revoked_key_is_refused_at_its_next_call(self, door: Authenticator, keys: ApiKeys) -> None:
+    def test_a_revoked_key_is_refused_at_its_next_call(self, authenticator: Authenticator, keys: ApiKeys) -> None:
         text, key = keys.create("anna", "analyst", None, NOW)
-        assert door.admit(f"Bearer {text}").key_id == key.id
+        assert authenticator.authenticate(f"Bearer {text}").key_id == key.id
         keys.revoke(key.id, NOW)
-        refusal(door, f"Bearer {text}")
+        refusal(authenticator, f"Bearer {text}")
 
     def test_a_ledger_that_fails_is_no_refusal(self, tmp_path: Path) -> None:
         with open_ledger(LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence"), tmp_path) as ledger:
             keys = ApiKeys(ledger)
             text, _ = keys.create("anna", "analyst", None, NOW)
         with pytest.raises(LedgerFailed):
-            Authenticator(config(), keys, lambda: NOW).admit(f"Bearer {text}")
+            Authenticator(config(), keys, lambda: NOW).authenticate(f"Bearer {text}")
 
-    def test_keys_are_in_no_representation(self, door: Authenticator, keys: ApiKeys) -> None:
+    def test_keys_are_in_no_representation(self, authenticator: Authenticator, keys: ApiKeys) -> None:
         text, _ = keys.create("anna", "analyst", None, NOW)
-        assert text[12:] not in repr([door, door.admit(f"Bearer {text}"), keys, vars(door), keys.list()])
+        found = authenticator.authenticate(f"Bearer {text}")
+        assert text[12:] not in repr([authenticator, found, keys, vars(authenticator), keys.list()])
 
     @given(st.text())
     def test_nonsense_is_refused(self, both: Authenticator, text: str) -> None:
@@ -171,14 +174,14 @@ class TestKeys:
 class TestTokens:
     @pytest.mark.parametrize(("name", "role"), [("anna", "analyst"), ("olga", "owner"), ("axel", "auditor")])
     def test_a_token_has_the_role_of_the_configuration(self, both: Authenticator, name: str, role: Role) -> None:
-        assert both.admit(f"Bearer {token(name)}") == Principal(name, role, None)
-        assert both.admit(f"Bearer {token(name, role='owner', scope='admin')}").role == role
+        assert both.authenticate(f"Bearer {token(name)}") == Principal(name, role, None)
+        assert both.authenticate(f"Bearer {token(name, role='owner', scope='admin')}").role == role
 
     @pytest.mark.parametrize("name", ["nobody", "Anna", "anna ", "", "\u0430nna", "anna\0", None, 7, ["anna"]])
-    def test_a_token_that_names_nobody_here_is_refused(self, both: Authenticator, name: Any) -> None:
+    def test_a_token_for_an_unknown_analyst_is_refused(self, both: Authenticator, name: Any) -> None:
         refusal(both, f"Bearer {token(name)}")
 
-    def test_a_token_is_judged_by_the_doors_clock(self, keys: ApiKeys) -> None:
+    def test_a_token_is_checked_by_the_given_clock(self, keys: ApiKeys) -> None:
         late = Authenticator(config(CONFIG + OIDC), keys, lambda: NOW + timedelta(seconds=361), fetch=fetch)
         refusal(late, f"Bearer {token()}")
 
@@ -192,10 +195,10 @@ class TestTokens:
         def never(url: str) -> bytes:
             raise AssertionError(url)
 
-        door = Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=never)
+        authenticator = Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=never)
         text, _ = keys.create("anna", "analyst", None, NOW)
-        assert door.admit(f"Bearer {text}").analyst == "anna"
-        refusal(door, f"Bearer {text[:-1]}")
+        assert authenticator.authenticate(f"Bearer {text}").analyst == "anna"
+        refusal(authenticator, f"Bearer {text[:-1]}")
 
     def test_a_provider_that_is_away_is_a_refusal_like_others(self, keys: ApiKeys) -> None:
         def away(url: str) -> bytes:
@@ -205,7 +208,7 @@ class TestTokens:
             Authenticator(config(CONFIG + OIDC), keys, lambda: NOW, fetch=away), f"Bearer {token()}"
         )
 
-    def test_a_place_of_keys_that_is_not_safe_is_told_at_once(self, keys: ApiKeys) -> None:
+    def test_an_unsafe_url_of_keys_is_refused_at_once(self, keys: ApiKeys) -> None:
         text = OIDC.replace("https://login.example/keys", "http://localhost@attacker.example/keys")
         with pytest.raises(ConfigError, match="jwks_url"):
             Authenticator(config(CONFIG + text), keys, lambda: NOW, fetch=fetch)
@@ -217,18 +220,18 @@ class TestRights:
         [
             ("ask", {"analyst", "owner"}),
             ("estimate", {"analyst", "owner", "auditor"}),
-            ("look", {"analyst", "owner", "auditor"}),
+            ("read", {"analyst", "owner", "auditor"}),
             ("usage", {"owner", "auditor"}),
         ],
     )
     @pytest.mark.parametrize("role", [*get_args(Role), "root", ""])
     def test_who_may_what(self, right: Right, roles: set[Role], role: Role) -> None:
         if role in roles:
-            check(Principal("anna", role), right)
+            check_right(Principal("anna", role), right)
             return
         with pytest.raises(NotFound, match=r"^there is no such thing, or it is not yours$"):
-            check(Principal("anna", role), right)
+            check_right(Principal("anna", role), right)
 
-    def test_every_right_is_somebodys(self) -> None:
+    def test_every_right_belongs_to_a_role(self) -> None:
         assert RIGHTS.keys() == set(get_args(Right))
         assert all(RIGHTS.values())

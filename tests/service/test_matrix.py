@@ -19,10 +19,10 @@ pytestmark = pytest.mark.slow
 
 UNKNOWN = "sha256:" + "0" * 64
 
-# Whose key it is, and what it may: ask, price, look at what is its own, look at what everybody spent.
-ANALYST = frozenset(("ask", "price", "look"))
+# The analyst of a key, and its rights: ask, estimate, read one's own things, read all spending.
+ANALYST = frozenset(("ask", "estimate", "read"))
 OWNER = ANALYST | {"usage"}
-AUDITOR = frozenset(("price", "look", "usage"))
+AUDITOR = frozenset(("estimate", "read", "usage"))
 NOBODY: frozenset[str] = frozenset()
 
 CALLERS: dict[str, tuple[str, frozenset[str]]] = {
@@ -59,7 +59,7 @@ CALLERS: dict[str, tuple[str, frozenset[str]]] = {
     "owner who left the configuration": ("", NOBODY),
 }
 
-# Whose entities; everybody else may see them all.
+# The entities of an analyst; all others may see all entities.
 EVERYTHING = frozenset(("acme", "globex", "launch"))
 HERS = {
     "tina": frozenset(("acme",)),
@@ -102,23 +102,23 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "POST /v1/reports refused": ("ask", "refused", {**BY_DAY, "statistics": "clik"}),
     "POST /v1/reports foreign and refused": ("ask", "refused", {**BY_DAY, "entity": {"acount": "globex"}}),
     "POST /v1/reports bad": ("ask", "bad", []),
-    "POST /v1/estimates top": ("price", "anyone", TOP),
-    "POST /v1/estimates refused": ("price", "refused", {**TOP, "by": "x"}),
-    "GET /v1/answers/{anna}": ("look", "anna", None),
-    "GET /v1/answers/{ben}": ("look", "ben", None),
-    "GET /v1/answers/{olga}": ("look", "olga", None),
-    "GET /v1/answers/{omar}": ("look", "omar", None),
-    f"GET /v1/answers/{UNKNOWN}": ("look", "nobody", None),
-    "GET /v1/answers/x": ("look", "nobody", None),
-    "GET /v1/budget": ("look", "anyone", None),
-    "GET /v1/budget/charges": ("look", "anyone", None),
-    "GET /v1/budget/charges?cursor={anna-cursor}": ("look", "anyone", None),
-    "GET /v1/budget/charges?cursor={ben-cursor}": ("look", "anyone", None),
-    "GET /v1/budget/charges?cursor=999999": ("look", "anyone", None),
-    "GET /v1/budget/charges?cursor=x": ("look", "bad", None),
-    "GET /v1/budget?analyst=ben": ("look", "anyone", None),
-    "GET /v1/budget/charges?analyst=ben": ("look", "anyone", None),
-    "GET /v1/tables": ("look", "anyone", None),
+    "POST /v1/estimates top": ("estimate", "anyone", TOP),
+    "POST /v1/estimates refused": ("estimate", "refused", {**TOP, "by": "x"}),
+    "GET /v1/answers/{anna}": ("read", "anna", None),
+    "GET /v1/answers/{ben}": ("read", "ben", None),
+    "GET /v1/answers/{olga}": ("read", "olga", None),
+    "GET /v1/answers/{omar}": ("read", "omar", None),
+    f"GET /v1/answers/{UNKNOWN}": ("read", "nobody", None),
+    "GET /v1/answers/x": ("read", "nobody", None),
+    "GET /v1/budget": ("read", "anyone", None),
+    "GET /v1/budget/charges": ("read", "anyone", None),
+    "GET /v1/budget/charges?cursor={anna-cursor}": ("read", "anyone", None),
+    "GET /v1/budget/charges?cursor={ben-cursor}": ("read", "anyone", None),
+    "GET /v1/budget/charges?cursor=999999": ("read", "anyone", None),
+    "GET /v1/budget/charges?cursor=x": ("read", "bad", None),
+    "GET /v1/budget?analyst=ben": ("read", "anyone", None),
+    "GET /v1/budget/charges?analyst=ben": ("read", "anyone", None),
+    "GET /v1/tables": ("read", "anyone", None),
     "GET /v1/admin/usage": ("usage", "anyone", None),
     "GET /v1/admin/usage?since=2026-11-01&budget=10,1": ("usage", "anyone", None),
     "GET /v1/admin/usage?since=x": ("usage", "bad", None),
@@ -138,7 +138,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
 
 def expected(caller: str, call: str) -> int:
-    """The rules. Who is not known is told so first; what a role may not do, and what is another's, is not there."""
+    """The rules: 401 without a valid key; 404 for what the role may not do and for what is another's."""
     whose, rights = CALLERS[caller]
     needed, owner, _ = CALLS[call]
     if not needed:
@@ -288,7 +288,7 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", METHODS)
 def test_methods(world: World, caller: str, path: str, method: str) -> None:
-    """Another method is refused whoever asks, in the same bytes."""
+    """Another method is refused with the same bytes for every caller."""
     if method == ("POST" if path in ("/v1/answers", "/v1/estimates", "/v1/reports") else "GET"):
         return
     reply = world.send(caller, method, path, TOP)
@@ -297,7 +297,7 @@ def test_methods(world: World, caller: str, path: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-def test_nobody_but_askers_is_charged(world: World, caller: str) -> None:
+def test_only_callers_who_may_ask_are_charged(world: World, caller: str) -> None:
     _, rights = CALLERS[caller]
     before = world.served.world.tables()["journal"]
     reply = world.send(caller, "POST", "/v1/answers", {**TOTAL, "where": {"n": list(CALLERS).index(caller)}})

@@ -12,8 +12,9 @@ from anyio.from_thread import BlockingPortal
 
 from sfumato.demo.demo import prepare
 from sfumato.problems import PLACE, PROBLEM_TYPES
-from sfumato.service.openapi import EXAMPLES, QUESTIONS, REPORT_QUESTIONS, SCHEMAS
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
+from sfumato.service.examples import REPLIES, REPORT_REQUESTS, REQUESTS
+from sfumato.service.openapi import schemas
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables, UsageReport
 from tests.helpers.served import Clock, Served, check_schema, document, new_served, template
 from tests.helpers.worlds import NOW, World
 
@@ -45,8 +46,8 @@ def ads(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Ite
 
 
 def test_what_is_served_is_what_is_tested(demo: Served) -> None:
-    told = demo.get("/openapi.json").json
-    assert {**told, "info": None} == {**document(), "info": None}
+    described = demo.get("/openapi.json").json
+    assert {**described, "info": None} == {**document(), "info": None}
 
 
 class TestValid:
@@ -64,7 +65,7 @@ class TestValid:
         schema.validate()
         assert len(list(schema.get_all_operations())) == len(OPERATIONS)
 
-    @pytest.mark.parametrize("name", SCHEMAS)
+    @pytest.mark.parametrize("name", schemas())
     def test_every_schema_is_one(self, name: str) -> None:
         jsonschema.Draft202012Validator.check_schema(document()["components"]["schemas"][name])
 
@@ -91,11 +92,11 @@ class TestValid:
 
     @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
     def test_every_problem_is_a_problem(self, path: str, method: str, operation: dict[str, Any]) -> None:
-        for status, told in operation["responses"].items():
-            assert told["description"]
-            assert "X-Request-Id" in told["headers"]
+        for status, described in operation["responses"].items():
+            assert described["description"]
+            assert "X-Request-Id" in described["headers"]
             if int(status) >= 400 and path != "/readyz":
-                assert told["content"] == {
+                assert described["content"] == {
                     "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
                 }
 
@@ -108,30 +109,30 @@ class TestValid:
 
 
 class TestExamples:
-    @pytest.mark.parametrize("name", QUESTIONS)
+    @pytest.mark.parametrize("name", REQUESTS)
     def test_every_question_is_answered(self, demo: Served, name: str) -> None:
-        question, key = QUESTIONS[name]["value"], demo.key()
-        check_schema({"$ref": "#/components/schemas/Question"}, question)
-        assert QUESTIONS[name]["summary"]
+        question, key = REQUESTS[name]["value"], demo.key()
+        check_schema({"$ref": "#/components/schemas/Request"}, question)
+        assert REQUESTS[name]["summary"]
         estimate = demo.call("POST", "/v1/estimates", key=key, json=question)
         answer = demo.ask(key, question)
         assert (estimate.status, answer.status) == (200, 200)
         assert answer.json["rows"]
 
-    @pytest.mark.parametrize("name", REPORT_QUESTIONS)
+    @pytest.mark.parametrize("name", REPORT_REQUESTS)
     @pytest.mark.parametrize("analyst", ["anna", "tina"])
     def test_every_report_is_given(self, ads: Served, name: str, analyst: str) -> None:
-        question = REPORT_QUESTIONS[name]["value"]
-        check_schema({"$ref": "#/components/schemas/ReportQuestion"}, question)
-        assert REPORT_QUESTIONS[name]["summary"]
+        question = REPORT_REQUESTS[name]["value"]
+        check_schema({"$ref": "#/components/schemas/ReportRequest"}, question)
+        assert REPORT_REQUESTS[name]["summary"]
         reply = ads.report(ads.key(analyst), question)
         assert reply.status == 200
         assert reply.json["rows"]
 
     def test_the_report_looks_like_a_real_one(self, ads: Served) -> None:
-        key, question = ads.key(), REPORT_QUESTIONS["top_titles"]["value"]
+        key, question = ads.key(), REPORT_REQUESTS["top_titles"]["value"]
         ads.report(key, question)
-        real, example = ads.report(key, question).json, EXAMPLES["Report"]
+        real, example = ads.report(key, question).json, REPLIES["Report"]
         assert real.keys() == example.keys()
         assert real["receipt"].keys() == example["receipt"].keys()
         for name in real.keys() - {"rows", "receipt"}:
@@ -141,35 +142,35 @@ class TestExamples:
         assert real["rows"][0].keys() == example["rows"][0].keys()
         assert real["rows"][0]["start"] == example["rows"][0]["start"]
 
-    @pytest.mark.parametrize("example", SCHEMAS["Where"]["examples"])
+    @pytest.mark.parametrize("example", schemas()["Where"]["examples"])
     def test_every_filter_is_taken(self, demo: Served, example: dict[str, Any]) -> None:
         question = {"type": "total", "table": "engagements", "measure": "members", "where": example}
         assert demo.ask(demo.key(), question).status == 200
 
-    @pytest.mark.parametrize("name", EXAMPLES)
+    @pytest.mark.parametrize("name", REPLIES)
     def test_every_reply_fits_its_schema(self, name: str) -> None:
-        check_schema({"$ref": f"#/components/schemas/{name}"}, EXAMPLES[name])
+        check_schema({"$ref": f"#/components/schemas/{name}"}, REPLIES[name])
 
-    @pytest.mark.parametrize("kind", [Answer, BudgetReport, Charges, Estimate, Report, Tables])
+    @pytest.mark.parametrize("kind", [Answer, BudgetReport, Charges, Estimate, Report, Tables, UsageReport])
     def test_the_sdk_reads_every_reply(self, kind: Any) -> None:
-        example = EXAMPLES["Budget" if kind is BudgetReport else kind.__name__]
+        example = REPLIES[kind.__name__]
         assert kind.from_dict(example).to_dict() == example
 
     @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
     def test_every_example_is_where_it_belongs(self, path: str, method: str, operation: dict[str, Any]) -> None:
         content = operation["responses"]["200"]["content"]
-        for told in content.values():
-            if told != {"schema": {"type": "string"}} and told:
-                name = told["schema"]["$ref"].rpartition("/")[2]
-                assert told["example"] == EXAMPLES[name]
-                check_schema(told["schema"], told["example"])
+        for described in content.values():
+            if described != {"schema": {"type": "string"}} and described:
+                name = described["schema"]["$ref"].rpartition("/")[2]
+                assert described["example"] == REPLIES[name]
+                check_schema(described["schema"], described["example"])
         for parameter in operation.get("parameters", ()):
             if "example" in parameter:
                 check_schema(parameter["schema"], parameter["example"])
 
     def test_the_answer_looks_like_a_real_one(self, demo: Served) -> None:
-        real = demo.ask(demo.key(), QUESTIONS["top_articles"]["value"]).json
-        example = EXAMPLES["Answer"]
+        real = demo.ask(demo.key(), REQUESTS["top_articles"]["value"]).json
+        example = REPLIES["Answer"]
         assert real.keys() == example.keys()
         assert real["receipt"].keys() == example["receipt"].keys()
         assert real["columns"] == example["columns"]
@@ -181,7 +182,7 @@ class TestExamples:
     @pytest.mark.parametrize(
         ("path", "name"),
         [
-            ("/v1/budget", "Budget"),
+            ("/v1/budget", "BudgetReport"),
             ("/v1/budget/charges", "Charges"),
             ("/v1/tables", "Tables"),
             ("/readyz", "Readiness"),
@@ -189,12 +190,12 @@ class TestExamples:
     )
     def test_the_others_do_too(self, demo: Served, path: str, name: str) -> None:
         key = demo.key()
-        demo.ask(key, QUESTIONS["top_articles"]["value"])
-        assert shape(demo.get(path, key).json) >= shape(EXAMPLES[name])
+        demo.ask(key, REQUESTS["top_articles"]["value"])
+        assert shape(demo.get(path, key).json) >= shape(REPLIES[name])
 
     def test_the_price_is_the_real_one(self, demo: Served) -> None:
-        real = demo.call("POST", "/v1/estimates", key=demo.key(), json=QUESTIONS["top_articles"]["value"]).json
-        assert real.keys() == EXAMPLES["Estimate"].keys()
+        real = demo.call("POST", "/v1/estimates", key=demo.key(), json=REQUESTS["top_articles"]["value"]).json
+        assert real.keys() == REPLIES["Estimate"].keys()
 
 
 class TestStrict:
@@ -203,22 +204,22 @@ class TestStrict:
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            ("Question", {}),
-            ("Question", {"sql": 1}),
-            ("Question", {"sql": "x", "k": 1}),
-            ("Question", {"type": "top_k", "table": "t", "by": [], "measure": "m"}),
-            ("Question", {"type": "top_k", "table": "t", "by": "c", "measure": "m", "k": 0}),
-            ("Question", {"type": "total", "table": "t", "by": "c", "measure": "m"}),
-            ("ReportQuestion", {}),
-            ("ReportQuestion", {"statistics": "clicks", "start": "2026-10-01"}),
-            ("ReportQuestion", {"statistics": [], "start": "2026-10-01", "end": "2026-11-01"}),
-            ("ReportQuestion", {"statistics": "clicks", "start": 1, "end": "2026-11-01"}),
-            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "top": 0}),
-            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "options": ["smooth"]}),
-            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "entity": {"account": 1.5}}),
-            ("ReportQuestion", {"statistics": "clicks", "start": "x", "end": "y", "entities": {}}),
-            ("Guarantee", {"epsilon": 0, "unit": "event"}),
-            ("Guarantee", {"epsilon": 1, "unit": "row"}),
+            ("Request", {}),
+            ("Request", {"sql": 1}),
+            ("Request", {"sql": "x", "k": 1}),
+            ("Request", {"type": "top_k", "table": "t", "by": [], "measure": "m"}),
+            ("Request", {"type": "top_k", "table": "t", "by": "c", "measure": "m", "k": 0}),
+            ("Request", {"type": "total", "table": "t", "by": "c", "measure": "m"}),
+            ("ReportRequest", {}),
+            ("ReportRequest", {"statistics": "clicks", "start": "2026-10-01"}),
+            ("ReportRequest", {"statistics": [], "start": "2026-10-01", "end": "2026-11-01"}),
+            ("ReportRequest", {"statistics": "clicks", "start": 1, "end": "2026-11-01"}),
+            ("ReportRequest", {"statistics": "clicks", "start": "x", "end": "y", "top": 0}),
+            ("ReportRequest", {"statistics": "clicks", "start": "x", "end": "y", "options": ["smooth"]}),
+            ("ReportRequest", {"statistics": "clicks", "start": "x", "end": "y", "entity": {"account": 1.5}}),
+            ("ReportRequest", {"statistics": "clicks", "start": "x", "end": "y", "entities": {}}),
+            ("ReportPromise", {"epsilon": 0, "unit": "event"}),
+            ("ReportPromise", {"epsilon": 1, "unit": "row"}),
             ("Charge", {"information": 1, "calls": "1"}),
             ("Charge", {"information": "1.5", "calls": "1"}),
             ("Charge", {"information": "1/0", "calls": "1"}),

@@ -1,5 +1,4 @@
-"""Reports over HTTP: what they show and to whom, and the walls around them. `Served` holds every reply against the
-document besides."""
+"""Reports over HTTP: their content, rights and limits. `Served` also checks each reply against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import pytest
 
 from sfumato.errors import Conflict, EngineFailed, LedgerFailed
 from sfumato.ledger.cells import Seals
-from sfumato.service import app as app_module
+from sfumato.service import pools
 from sfumato.session import Session
 from sfumato.wire import Report
 from tests.helpers.advertised import BY_DAY
@@ -53,7 +52,7 @@ class TestShapes:
         assert lasting(first) == lasting(again)
         assert (first.json["receipt"]["repeat"], again.json["receipt"]["repeat"]) == (False, True)
         embedded = ads.session.report(BY_DAY, analyst="anna")
-        assert again.body == json.dumps(embedded.to_dict(), separators=(",", ":")).encode()
+        assert again.body == embedded.to_json()
         assert Report.from_dict(again.json) == embedded
         assert len(first.json["rows"]) == 6
         asked = ("acme", "2026-10-28T00:00:00", "2026-11-03T00:00:00", "day")
@@ -70,7 +69,7 @@ class TestShapes:
         assert found["complete_until"] == found["rows"][-1]["end"] < found["end"]
 
     @pytest.mark.parametrize("question", [BY_DAY, {**CLICKS, "entity": {"account": "acme", "campaign": "spring"}}])
-    def test_nobody_pays_and_every_reader_has_the_same(self, ads: Served, question: dict[str, Any]) -> None:
+    def test_reports_are_free_and_the_same_for_every_reader(self, ads: Served, question: dict[str, Any]) -> None:
         replies = [ads.report(ads.key(name), question) for name in ("anna", "ben", "tina", "omar")]
         assert len(set(map(lasting, replies))) == 1
         for name in ("anna", "ben", "tina", "omar"):
@@ -85,8 +84,8 @@ class TestShapes:
         receipt, left = reply.json["receipt"], budget["accounts"][0]["left"]
         assert receipt["left"] == left
         assert receipt["charge"] == {"information": "0", "calls": "0"}
-        told = {name: value for name, value in reply.headers.items() if name.startswith("sfumato-")}
-        assert told == {
+        shown = {name: value for name, value in reply.headers.items() if name.startswith("sfumato-")}
+        assert shown == {
             "sfumato-left-information": left["information"],
             "sfumato-left-calls": left["calls"],
             "sfumato-resets": receipt["resets"],
@@ -181,7 +180,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 class TestRefusals:
     @pytest.mark.parametrize(("change", "words"), REFUSED, ids=lambda each: json.dumps(each)[:40])
-    def test_what_makes_no_sense_is_told(self, ads: Served, change: dict[str, Any], words: str) -> None:
+    def test_an_invalid_request_is_refused(self, ads: Served, change: dict[str, Any], words: str) -> None:
         reply = ads.report(ads.key(), {**BY_DAY, **change})
         assert (reply.status, reply.kind) == (422, "not-supported")
         assert reply.json["detail"].startswith(words)
@@ -236,7 +235,7 @@ FOREIGN: list[dict[str, Any]] = [
 
 class TestTenancy:
     def test_unknown_and_foreign_look_alike(self, ads: Served) -> None:
-        """Also where somebody has had the report before, and to those who may not have any."""
+        """Also if another analyst got the report before, and for analysts without entities."""
         tina, omar = ads.key("tina"), ads.key("omar")
         nothing = ads.get("/v1/nope", tina).lasting
         for _ in range(2):
@@ -286,8 +285,8 @@ class TestTenancy:
         ads.keys.revoke(ads.keys.list()[0].id, ads.clock.now)
         assert ads.report(key).status == 401
 
-    def test_refusals_are_the_same_whoever_owns_it(self, ads: Served) -> None:
-        """What makes no sense is told before it is looked at whose it is."""
+    def test_refusals_do_not_depend_on_the_owner(self, ads: Served) -> None:
+        """The request is validated before its entity is looked up."""
         tina = ads.key("tina")
         for change in ({"statistics": "clik"}, {"start": "x"}, {"top": 0}, {"options": ["x"]}, {"granularity": "x"}):
             replies = [ads.report(tina, {**BY_DAY, **change, "entity": {"account": name}}) for name in ("acme", "x")]
@@ -330,7 +329,7 @@ class TestFailures:
         ads.world.fence.unlink()
         assert ads.report(key).kind == "ledger-failed"
 
-    def test_sealed_anew_in_between(self, ads: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_resealed_in_between(self, ads: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         def clash(*_: Any, **__: Any) -> Any:
             raise Conflict("this range was sealed anew")
 
@@ -341,7 +340,7 @@ class TestFailures:
         assert (reply.status, reply.kind, reply.headers["retry-after"]) == (409, "in-flight", "1")
         assert ads.report(key).status == 200
 
-    def test_what_nobody_expected_is_a_line_without_words(
+    def test_an_unexpected_error_is_logged_without_its_message(
         self, ads: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         def fail(*_: Any, **__: Any) -> Any:
@@ -367,12 +366,12 @@ class TestFailures:
         key = ads.key("tina")
         for question in (BY_DAY, BY_DAY, FOREIGN[1]):
             ads.report(key, question)
-        told = ads.get("/metrics").body.decode()
-        assert 'sfumato_reports_total{repeat="false"} 1.0' in told
-        assert 'sfumato_reports_total{repeat="true"} 1.0' in told
-        assert 'sfumato_requests_total{method="POST",route="/v1/reports",status="404"} 1.0' in told
+        shown = ads.get("/metrics").body.decode()
+        assert 'sfumato_reports_total{repeat="false"} 1.0' in shown
+        assert 'sfumato_reports_total{repeat="true"} 1.0' in shown
+        assert 'sfumato_requests_total{method="POST",route="/v1/reports",status="404"} 1.0' in shown
         for word in ("acme", "globex", "clicks"):
-            assert word not in told
+            assert word not in shown
 
 
 @pytest.mark.slow
@@ -384,7 +383,7 @@ class TestAtOnce:
         assert len(set(map(lasting, replies))) == 1
 
     def test_slow_reports_stop_neither_questions_nor_others(self, ads: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-        """More of hers than there are threads for all."""
+        """One analyst sends more calls than there are threads."""
         engine = engine_of(ads)
         real, gate = engine.run, threading.Event()
 
@@ -393,10 +392,10 @@ class TestAtOnce:
             return real(self, query, **options)
 
         monkeypatch.setattr(engine, "run", slow)
-        hers = [{**BY_DAY, "entity": {"creative": "s1"}, "end": f"2026-11-{day:02}"} for day in range(1, 13)] * 2
-        with ThreadPoolExecutor(len(hers)) as pool:
+        requests = [{**BY_DAY, "entity": {"creative": "s1"}, "end": f"2026-11-{day:02}"} for day in range(1, 13)] * 2
+        with ThreadPoolExecutor(len(requests)) as pool:
             anna = ads.key()
-            asked = [pool.submit(ads.report, anna, question) for question in hers]
+            asked = [pool.submit(ads.report, anna, question) for question in requests]
             try:
                 assert not wait(asked, 0.3).done
                 assert ads.report(ads.key("omar"), FOREIGN[1]).status == 200
@@ -406,7 +405,7 @@ class TestAtOnce:
             assert {each.result().status for each in asked} == {200}
 
     def test_there_is_a_pool_for_them(self) -> None:
-        threads, each = app_module.REPORTING
+        threads, each = pools.REPORT
         assert 0 < each < threads
 
     def test_padded(self, serving: Serving) -> None:

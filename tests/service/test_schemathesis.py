@@ -189,8 +189,8 @@ _JOINED = {
 
 def described(served: Served, *, plain: bool) -> dict[str, Any]:
     """The document, whose questions are about what there is; `plain`: without Idempotency-Key."""
-    told = copy.deepcopy(document())
-    questions = told["components"]["schemas"]
+    changed = copy.deepcopy(document())
+    questions = changed["components"]["schemas"]
     hints = {
         "table": {"const": "engagements"},
         "measure": {"enum": ["members", "shares", "visits"]},
@@ -207,15 +207,15 @@ def described(served: Served, *, plain: bool) -> dict[str, Any]:
     kinds = [{"$ref": f"#/components/schemas/Hinted{name}"} for name in ("TopK", "Histogram", "Total", "Sql")]
     for path in ("/v1/answers", "/v1/estimates"):
         content = {"schema": {"oneOf": kinds}}
-        told["paths"][path]["post"]["requestBody"]["content"]["application/json"] = content
-    questions["HintedReport"] = _hinted_report(questions["ReportQuestion"])
+        changed["paths"][path]["post"]["requestBody"]["content"]["application/json"] = content
+    questions["HintedReport"] = _hinted_report(questions["ReportRequest"])
     content = {"schema": {"$ref": "#/components/schemas/HintedReport"}}
-    told["paths"]["/v1/reports"]["post"]["requestBody"]["content"]["application/json"] = content
+    changed["paths"]["/v1/reports"]["post"]["requestBody"]["content"]["application/json"] = content
     if plain:
-        del told["paths"]["/v1/reports"]["post"]["parameters"]
-        del told["paths"]["/v1/answers"]["post"]["parameters"]
-    _hint_parameters(told, _digests(served))
-    return told
+        del changed["paths"]["/v1/reports"]["post"]["parameters"]
+        del changed["paths"]["/v1/answers"]["post"]["parameters"]
+    _hint_parameters(changed, _digests(served))
+    return changed
 
 
 def _hinted_report(question: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _digests(served: Served) -> list[str]:
     return [served.ask(key, question).json["receipt"]["digest"] for question in (TOP, TOTAL)]
 
 
-def _hint_parameters(told: dict[str, Any], digests: list[str]) -> None:
+def _hint_parameters(changed: dict[str, Any], digests: list[str]) -> None:
     tags = [*(f'"{digest}"' for digest in digests), "*", *(f'W/"{digest}"' for digest in digests)]
     days = {"type": "string", "pattern": "^2026-11-(0[1-9]|1[0-9])$"}
     hints = {
@@ -263,7 +263,7 @@ def _hint_parameters(told: dict[str, Any], digests: list[str]) -> None:
         "since": {"type": "string", "pattern": "^2026-10-(0[1-9]|1[0-9])$"},
         "until": days,
     }
-    for path in told["paths"].values():
+    for path in changed["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = hints.get(parameter["name"], parameter["schema"])

@@ -40,4 +40,4 @@ def serve(as_json: bool, config: str, host: str | None, port: int | None, worker
         where = {"url": url, "docs": f"{url}/docs"}
         click.echo(json.dumps(where) if as_json else f"Sfumato answers at {url}; the interface is at {url}/docs")
 
-    run(config, host=host, port=port, workers=workers, log_level=log_level, told=announce)
+    run(config, host=host, port=port, workers=workers, log_level=log_level, announce=announce)

@@ -213,7 +213,7 @@ def start_service(config: Config) -> Iterator[Service]:
     import uvicorn
 
     from sfumato.service.app import create_app
-    from sfumato.service.server import server
+    from sfumato.service.server import uvicorn_config
 
     def clock() -> datetime:
         """The generated days are over, whatever the clock of the machine says."""
@@ -224,7 +224,7 @@ def start_service(config: Config) -> Iterator[Service]:
         now = session.now()
         key, _ = ApiKeys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
         host, port = listening.getsockname()
-        with _run_in_thread(uvicorn.Server(server(create_app(session))), listening):
+        with _run_in_thread(uvicorn.Server(uvicorn_config(create_app(session))), listening):
             yield Service(f"http://{host}:{port}", key)
 
 

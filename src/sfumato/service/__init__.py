@@ -1,1 +1,1 @@
-"""The HTTP service: who may ask, over which routes, and how errors are told."""
+"""The HTTP service: a session behind authentication, limits and routes."""

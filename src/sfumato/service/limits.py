@@ -1,4 +1,4 @@
-"""What one caller may put into the service: how much, how deep, how often."""
+"""Limits per caller: rate, nesting of bodies, idempotency keys, page sizes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, NoReturn
 
 from sfumato.errors import InvalidArgument, RateLimited
 
-MAX_KEY = 255
+MAX_IDEMPOTENCY_KEY = 255  # characters
 MAX_BODY_DEPTH = 200
+MAX_PAGE_ROWS, DEFAULT_PAGE_ROWS = 1000, 100
 
-_TEXT = re.compile(
-    rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL
-)  # a text without an end goes on to the end: nothing is read twice
+# A string without a closing quote ends with the body, so that no byte is read twice.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
 
 
 class Rates:
-    """A bucket of calls for each analyst, filled at so many a minute; a full one holds a minute's worth.
+    """A token bucket per analyst: `per_minute` tokens are added per minute, and a full bucket holds as many.
 
-    Every worker process has its own. Thread-safe.
+    Each worker process has its own buckets. Thread-safe.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,18 +34,18 @@ class Rates:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, analyst: str) -> None:
-        """One call, or `RateLimited` with the seconds until the next."""
-        left = self._taken(analyst)
+        """Take a token. Raises `RateLimited`, with the seconds until the next one, if there is none."""
+        left = self._take(analyst)
         if left < 0:
             wait_s = math.ceil(-left * 60 / self._per_minute)
-            raise RateLimited(f"more than {self._per_minute} calls a minute; wait {wait_s} s", wait_s)
+            raise RateLimited(f"more than {self._per_minute} calls per minute; wait {wait_s} s", wait_s)
 
-    def spare(self, analyst: str) -> bool:
-        """One call, if there is one."""
-        return self._taken(analyst) >= 0
+    def try_take(self, analyst: str) -> bool:
+        """Take a token if there is one."""
+        return self._take(analyst) >= 0
 
-    def _taken(self, analyst: str) -> float:
-        """What is left after one call; below zero, it was not made, by how much too early it would be."""
+    def _take(self, analyst: str) -> float:
+        """The tokens left after taking one. If negative, none was taken, and this is how much was missing."""
         if not self._per_minute:
             return 0
         full = float(self._per_minute)
@@ -59,35 +59,43 @@ class Rates:
 
 
 def read_object(body: bytes, example: str = '{"sql": "SELECT ..."}') -> dict[str, Any]:
-    """The JSON object in a body. What Python would let pass and others not is refused: NaN, lone surrogates."""
-    if _depth(body) > MAX_BODY_DEPTH:
+    """The JSON object in a body. Stricter than `json`: NaN and lone surrogates are refused."""
+    if nesting(body) > MAX_BODY_DEPTH:
         raise InvalidArgument("body", f"is nested more than {MAX_BODY_DEPTH} deep; flatten it")
     try:
-        found = json.loads(body.decode("utf-8"), parse_constant=_refused)
+        content = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
         if b"\\u" in body:
-            json.dumps(found, ensure_ascii=False).encode("utf-8")
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise InvalidArgument("body", f"must be one JSON object in UTF-8, such as {example}")
-    return found
+    return content
 
 
-def _depth(body: bytes) -> int:
-    """How deep a body is nested; no more than it has brackets. Looked at before anything recurses over it."""
+def nesting(body: bytes) -> int:
+    """An upper bound of the nesting depth of a JSON text, without recursion."""
     brackets = body.count(b"{") + body.count(b"[")
     if brackets <= MAX_BODY_DEPTH:
         return brackets
-    steps = (1 if sign in b"{[" else -1 for sign in _BRACKETS.findall(_TEXT.sub(b"", body)))
+    steps = (1 if bracket in b"{[" else -1 for bracket in _BRACKETS.findall(_STRING.sub(b"", body)))
     return max(itertools.accumulate(steps), default=0)
 
 
-def read_key(key: str | None) -> str | None:
-    """An `Idempotency-Key`, if it is one."""
-    if key is not None and not (0 < len(key) <= MAX_KEY and all("!" <= char <= "~" for char in key)):
-        raise InvalidArgument("Idempotency-Key", f"must be 1 to {MAX_KEY} visible ASCII characters, such as a UUID")
-    return key
-
-
-def _refused(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+def read_idempotency_key(text: str | None) -> str | None:
+    if text is not None and not (0 < len(text) <= MAX_IDEMPOTENCY_KEY and all("!" <= char <= "~" for char in text)):
+        limit = f"must be 1 to {MAX_IDEMPOTENCY_KEY} visible ASCII characters, such as a UUID"
+        raise InvalidArgument("Idempotency-Key", limit)
+    return text
+
+
+def read_page_rows(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_PAGE_ROWS
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_ROWS):
+        raise InvalidArgument("rows", f"must be a whole number from 1 to {MAX_PAGE_ROWS}")
+    return int(text)

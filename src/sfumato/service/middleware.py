@@ -1,33 +1,35 @@
-"""The outermost layer of the service: what every request passes on its way in, and every response on its way out.
+"""The outermost layer: what every request and every response passes.
 
-Request ids, security headers, the size of a body, replies that are known already, the padding of response times, and
-an end for every error that nobody expected.
+It gives each request an id, reads the body within limits, answers from the reply cache, adds security headers, pads
+response times, and turns unexpected errors into problems.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
+from starlette.responses import Response
+
 from sfumato.config import ServiceSettings
-from sfumato.errors import Failed, InvalidArgument, SfumatoError
-from sfumato.problems import find_problem_type, problem
-from sfumato.service.telemetry import CallRecord, Telemetry, where
+from sfumato.errors import Failed, InvalidArgument
+from sfumato.service.reply import problem_reply
+from sfumato.service.telemetry import CallRecord, Telemetry, locate
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Pairs: TypeAlias = Iterable[tuple[bytes, bytes]]
-Shortcut: TypeAlias = Callable[[Scope, bytes, CallRecord], tuple[Pairs, bytes] | None]
-"""The headers and the body of a reply that is known, or None: then the application is asked."""
+Shortcut: TypeAlias = Callable[[Scope, bytes, CallRecord], Response | None]
+"""A cached reply to a request and its body, or None: then the application is called."""
 
-BODY_S = 30  # seconds in which a body has to arrive
+MAX_BODY_S = 30
+RECORD = "sfumato.record"
+"""The key of a scope under which its `CallRecord` is."""
 
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"))
 
@@ -39,8 +41,8 @@ HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
 }
-_ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-_MAY_DIFFER = frozenset((b"content-security-policy", b"cache-control"))
+_RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+_REPLACEABLE = frozenset((b"content-security-policy", b"cache-control"))
 
 
 class Middleware:
@@ -54,143 +56,127 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        seen = CallRecord(request_id=os.urandom(16).hex(), method=method)
-        scope["sfumato.seen"] = seen
+        record = CallRecord(request_id=os.urandom(16).hex(), method=method)
+        scope[RECORD] = record
         if scope["method"] == "HEAD" and not scope["path"].startswith("/v1/"):
-            scope = {**scope, "method": "GET"}  # for balancers that only look; the server leaves the body out
-        if self._telemetry.traced is None:
-            await self._watched(scope, receive, send, seen)
+            scope = {**scope, "method": "GET"}  # for load balancers; the server drops the body
+        if self._telemetry.tracer is None:
+            await self._measure(scope, receive, send, record)
             return
-        with self._telemetry.traced.around(seen, header(scope, b"traceparent")):
-            await self._watched(scope, receive, send, seen)
+        with self._telemetry.tracer.span(record, header(scope, b"traceparent")):
+            await self._measure(scope, receive, send, record)
 
-    async def _watched(self, scope: Scope, receive: Receive, send: Send, seen: CallRecord) -> None:
+    async def _measure(self, scope: Scope, receive: Receive, send: Send, record: CallRecord) -> None:
         try:
-            await self._passed(scope, receive, send, seen)
+            pad_ms = self._settings.pad_ms if scope["path"].startswith("/v1/") else 0
+            await self._respond(scope, receive, _PaddedSend(send, record, pad_ms), record)
         finally:
             if "route" in scope:
-                seen.route = scope["route"].path
-            self._telemetry.saw(seen)
+                record.route = scope["route"].path
+            self._telemetry.finish(record)
 
-    async def _passed(self, scope: Scope, receive: Receive, send: Send, seen: CallRecord) -> None:
-        leaving = _Leaving(send, seen, self._settings.pad_ms if scope["path"].startswith("/v1/") else 0)
-        most = self._settings.max_request_bytes
+    async def _respond(self, scope: Scope, receive: Receive, send: _PaddedSend, record: CallRecord) -> None:
+        max_bytes = self._settings.max_request_bytes
         try:
-            body = await _body(scope, receive, most)
+            body = await _read_body(scope, receive, max_bytes)
         except _TooLarge:
-            await leaving.problem("too-large", InvalidArgument("body", f"must be at most {most} bytes"))
-            return
+            error = InvalidArgument("body", f"must be at most {max_bytes} bytes")
+            reply = problem_reply(record, error, name="too-large")
         except TimeoutError:
-            late = InvalidArgument("body", f"has not arrived within {BODY_S} seconds")
-            await leaving.problem("invalid-argument", late)
+            reply = problem_reply(record, InvalidArgument("body", f"did not arrive within {MAX_BODY_S} seconds"))
+        except _Disconnected:
             return
-        except _Gone:
+        else:
+            await self._call(scope, body, receive, send, record)
             return
-        leaving.begin()
+        reply.headers["connection"] = "close"  # the rest of the body may still arrive
+        await reply(scope, receive, send)
+
+    async def _call(self, scope: Scope, body: bytes, receive: Receive, send: _PaddedSend, record: CallRecord) -> None:
+        """Answer from the cache or call the application; an unexpected error becomes a problem."""
+        send.restart_clock()
         try:
-            known = self._shortcut(scope, body, seen)
-            if known is None:
-                await self._app(scope, _replayed(body, receive), leaving)
-            else:
-                await leaving.whole(200, *known)
+            reply = self._shortcut(scope, body, record)
+            await (self._app(scope, _replay(body, receive), send) if reply is None else reply(scope, receive, send))
         except (Exception, asyncio.CancelledError) as error:
-            seen.error = where(error)
-            if not leaving.begun:
-                await leaving.problem("failed", Failed(""))
-            if isinstance(error, asyncio.CancelledError):  # the service stops, and this has taken longer than it may
+            record.error = locate(error)
+            if not send.started:
+                reply = problem_reply(record, Failed(""))
+                reply.headers["connection"] = "close"
+                await reply(scope, receive, send)
+            if isinstance(error, asyncio.CancelledError):  # the service stops, and its grace period is over
                 raise
 
 
-class _Leaving:
-    """A response on its way out: it begins at a multiple of `pad_ms`, and carries the headers of all."""
+class _PaddedSend:
+    """An ASGI `send` that starts the response at a multiple of `pad_ms` and adds the headers of all responses."""
 
-    def __init__(self, send: Send, seen: CallRecord, pad_ms: int) -> None:
-        self._send, self._seen, self._pad_ms = send, seen, pad_ms
+    def __init__(self, send: Send, record: CallRecord, pad_ms: int) -> None:
+        self._send, self._record, self._pad_ms = send, record, pad_ms
         self._clock = asyncio.get_running_loop().time
         self._since = self._clock()
-        self.begun = False
+        self.started = False
 
-    def begin(self) -> None:
-        """Count from now: all of the request is here. By sending its end late, a caller could choose what is hidden."""
+    def restart_clock(self) -> None:
+        """Measure from now, when the body is complete. A late end of the body could otherwise cancel the padding."""
         self._since = self._clock()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             if self._pad_ms:
-                await self._padded()
-            self.begun = True
-            self._seen.status = message["status"]
-            self._seen.seconds = self._clock() - self._since
-            message["headers"] = self._with_ours(message["headers"])
+                await self._pad()
+            self.started = True
+            self._record.status = message["status"]
+            self._record.seconds = self._clock() - self._since
+            given = message["headers"]
+            replaced = {name for name, _ in given if name in _REPLACEABLE}
+            added = [pair for pair in _RAW_HEADERS if pair[0] not in replaced] if replaced else _RAW_HEADERS
+            message["headers"] = [*given, *added, (b"x-request-id", self._record.request_id.encode())]
         await self._send(message)
 
-    def _with_ours(self, given: Pairs) -> list[tuple[bytes, bytes]]:
-        headers = list(given)
-        differing = {name for name, _ in headers if name in _MAY_DIFFER}
-        headers += [pair for pair in _ENCODED if pair[0] not in differing] if differing else _ENCODED
-        headers.append((b"x-request-id", self._seen.request_id.encode()))
-        return headers
-
-    async def _padded(self) -> None:
-        """Wait for the next multiple, so that what a question took inside does not show. Never for nothing."""
+    async def _pad(self) -> None:
+        """Wait for the next multiple of `pad_ms`, to hide how long the computation took."""
         quantum = self._pad_ms / 1000
         passed = self._clock() - self._since
         await asyncio.sleep(math.ceil(passed / quantum) * quantum - passed)
 
-    async def whole(self, status: int, headers: Pairs, body: bytes) -> None:
-        sized = [*headers, (b"content-length", str(len(body)).encode())]
-        await self({"type": "http.response.start", "status": status, "headers": sized})
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def problem(self, name: str, error: SfumatoError) -> None:
-        """A problem from out here, where the rest of the body may still be on its way: so the connection ends."""
-        kind = find_problem_type(name)
-        self._seen.problem = name
-        headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
-        headers += [(b"retry-after", b"1")] if kind.status == 503 else []
-        await self.whole(kind.status, headers, json.dumps(problem(error, kind)).encode())
-
 
 class _TooLarge(Exception):
-    """The body is longer than a question can be."""
+    """The body is longer than `max_request_bytes`."""
 
 
-class _Gone(Exception):
-    """The caller has left."""
+class _Disconnected(Exception):
+    """The caller closed the connection."""
 
 
-async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
-    """The whole body: no route streams, and a body that comes in late must not hold a thread."""
+async def _read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
+    """The whole body. No route streams, and a slow body must not occupy a thread."""
     length = header(scope, b"content-length") or "0"
-    if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > most:
+    if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > max_bytes:
         raise _TooLarge
-    async with asyncio.timeout(BODY_S):
+    async with asyncio.timeout(MAX_BODY_S):
         chunks: list[bytes] = []
         size = 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise _Gone
+                raise _Disconnected
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
-            if size > most:
+            if size > max_bytes:
                 raise _TooLarge
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body once more, in one piece; then whatever the caller does."""
-    given = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body in one message, and then what `receive` gives."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
 
-    return again
+    return replay
 
 
 def header(scope: Scope, name: bytes) -> str | None:

@@ -1,8 +1,9 @@
-"""Tokens of an identity provider (OIDC): JWTs that it signed, checked against the public keys that it publishes.
+"""Tokens of an identity provider (OIDC): JWTs, checked against the public keys that the provider publishes (JWKS).
 
-A token is accepted if the provider's key that it names signed it, with an algorithm that fits the key and is
-asymmetric; if it is from the configured issuer, for the configured audience, and of this moment; and if the configured
-claim is text. Nothing in the token says how it is to be checked: keys and addresses that it brings along are refused.
+A token is accepted if all of this holds: the provider's key with the token's `kid` signed it; the algorithm is
+asymmetric and fits the key; issuer and audience are the configured ones; the time claims fit the present moment; the
+configured claim is text. A token cannot choose how it is checked: one that brings its own key, or the URL of one, is
+refused. Why this is not `jwt.PyJWKClient`: docs/adr/0007-provider-keys.md.
 """
 
 from __future__ import annotations
@@ -30,44 +31,44 @@ from sfumato.errors import ConfigError
 
 Fetch: TypeAlias = Callable[[str], bytes]
 
-MAX_CHARACTERS = 8192
-SHAPE = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+MAX_TOKEN_CHARACTERS = 8192
+TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 REFRESH_S = 600
-"""Keys older than this are fetched again: one that the provider withdrew is not trusted for longer."""
-EVERY_S = 30
-"""At least this lies between two fetches, whatever tokens come in."""
-KEPT_S = 24 * 3600
-"""As long as this, keys that came are trusted while the provider cannot be reached."""
-FETCH_S = 5
-MAX_BYTES = 1 << 18
+"""Keys older than this are fetched again. A withdrawn key is trusted at most this long."""
+MIN_INTERVAL_S = 30
+"""Minimum time between two fetches, whatever tokens arrive."""
+MAX_AGE_S = 24 * 3600
+"""Keys are trusted at most this long while the provider cannot be reached."""
+MAX_FETCH_S = 5
+MAX_JWKS_BYTES = 1 << 18
 
-_FITTING: Mapping[tuple[str, str | None], frozenset[str]] = {
+_ALGORITHMS_BY_KEY: Mapping[tuple[str, str | None], frozenset[str]] = {
     ("RSA", None): frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}),
     ("EC", "P-256"): frozenset({"ES256"}),
     ("EC", "P-384"): frozenset({"ES384"}),
     ("EC", "P-521"): frozenset({"ES512"}),
     ("OKP", "Ed25519"): frozenset({"EdDSA"}),
 }
-ALGORITHMS = frozenset[str]().union(*_FITTING.values())
+ALGORITHMS = frozenset[str]().union(*_ALGORITHMS_BY_KEY.values())
 
-# Keys and places of keys that a token brings along, parts that we would have to understand, and encryption.
-_REFUSED = frozenset({"jwk", "jku", "x5u", "x5c", "crit", "b64", "enc", "zip"})
+# Keys and URLs of keys inside the token, extensions that a verifier must understand, and encryption.
+_REFUSED_HEADERS = frozenset({"jwk", "jku", "x5u", "x5c", "crit", "b64", "enc", "zip"})
 _RSA_BITS = range(2048, 8192 + 1)
-_FAR = 2**53  # what is no number, or too large to be a moment, is not below it
+_MAX_TIMESTAMP = 2**53
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class TokenVerifier:
-    """Whom a token names, by the word of one provider. Thread-safe."""
+    """Finds the analyst that a token of one provider names. Thread-safe."""
 
     def __init__(self, oidc: Oidc, keys: KeySet) -> None:
         self._oidc, self._keys = oidc, keys
 
     def analyst(self, token: str, now: datetime) -> str | None:
-        """The name in a token; None where anything at all is wrong with it. May wait for the provider's keys."""
-        if len(token) > MAX_CHARACTERS or not SHAPE.fullmatch(token):
+        """The analyst's name, or None if the token is not valid for any reason. May block on a fetch of keys."""
+        if len(token) > MAX_TOKEN_CHARACTERS or not TOKEN_SHAPE.fullmatch(token):
             return None
         try:
             header = jwt.get_unverified_header(token)
@@ -75,10 +76,10 @@ class TokenVerifier:
             claims = None if key is None else self._claims(token, key)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return None
-        return self._name(claims) if claims is not None and self._is_timely(claims, now) else None
+        return self._name(claims) if claims is not None and self._is_current(claims, now) else None
 
     def _claims(self, token: str, key: PublicKey) -> dict[str, Any]:
-        # Moments are not left to PyJWT: it has a clock of its own, and reads text and true as numbers.
+        # The time claims are checked by `_is_current`: PyJWT uses its own clock, and reads text and true as numbers.
         return jwt.decode(
             token,
             key.key,
@@ -93,16 +94,17 @@ class TokenVerifier:
             },
         )
 
-    def _is_timely(self, claims: Mapping[str, Any], now: datetime) -> bool:
-        moments = {name: claims[name] for name in ("exp", "nbf", "iat") if name in claims}
-        if not all(type(moment) in (int, float) and abs(moment) < _FAR for moment in moments.values()):
+    def _is_current(self, claims: Mapping[str, Any], now: datetime) -> bool:
+        times = {name: claims[name] for name in ("exp", "nbf", "iat") if name in claims}
+        # NaN is not below the maximum either.
+        if not all(type(value) in (int, float) and abs(value) < _MAX_TIMESTAMP for value in times.values()):
             return False
-        moment, leeway = now.timestamp(), self._oidc.leeway_s
-        expires = moments.pop("exp")
-        return bool(expires > moment - leeway and all(begins <= moment + leeway for begins in moments.values()))
+        present, leeway = now.timestamp(), self._oidc.leeway_s
+        expires = times.pop("exp")
+        return bool(expires > present - leeway and all(begins <= present + leeway for begins in times.values()))
 
     def _name(self, claims: Mapping[str, Any]) -> str | None:
-        # Providers let people write any address into their profile; only a verified one is theirs.
+        # Some providers let users enter any e-mail address; only a verified one is proof of identity.
         if self._oidc.claim == "email" and claims.get("email_verified") is not True:
             return None
         name = claims.get(self._oidc.claim)
@@ -110,126 +112,123 @@ class TokenVerifier:
 
 
 def _is_plain(header: Mapping[str, Any]) -> bool:
-    """Whether a header asks for nothing but a signature by one of the provider's keys."""
+    """Whether a token header asks for a signature by one of the provider's keys, and for nothing else."""
     kind, algorithm = header.get("typ", "JWT"), header.get("alg")
     if not isinstance(kind, str) or not isinstance(algorithm, str):
         return False
-    known = kind.lower().removeprefix("application/") in ("jwt", "at+jwt")
-    return known and algorithm in ALGORITHMS and not header.keys() & _REFUSED
+    is_jwt = kind.lower().removeprefix("application/") in ("jwt", "at+jwt")
+    return is_jwt and algorithm in ALGORITHMS and not header.keys() & _REFUSED_HEADERS
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key of the provider, and the algorithms that it may be used with."""
+    """A public key of the provider, and the algorithms that it may be used with."""
 
     kid: str | None
     algorithms: frozenset[str]
     key: Any
 
+    @classmethod
+    def from_jwk(cls, jwk: Mapping[str, Any]) -> PublicKey | None:
+        """The key in a JWK; None if it is secret, weak, malformed, or not for checking signatures."""
+        kid, operations = jwk.get("kid"), jwk.get("key_ops", ["verify"])
+        verifies = jwk.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
+        # "d" is in every private key, "k" in every shared one: any reader of the JWKS could sign with them.
+        if not isinstance(kid, str | None) or jwk.keys() & {"d", "k"} or not verifies:
+            return None
+        try:
+            algorithms = _ALGORITHMS_BY_KEY[jwk["kty"], None if jwk["kty"] == "RSA" else jwk["crv"]]
+            if "alg" in jwk:
+                algorithms &= {jwk["alg"]}
+            key = jwt.PyJWK(dict(jwk), algorithm=min(algorithms)).key
+        except (KeyError, TypeError, ValueError, AttributeError, jwt.PyJWTError, UnsupportedAlgorithm):
+            return None
+        if jwk["kty"] == "RSA" and key.key_size not in _RSA_BITS:
+            return None
+        return cls(kid, algorithms, key)
+
+
+def public_keys(document: bytes) -> tuple[PublicKey, ...]:
+    """The usable keys of a JWKS document. Raises ValueError if it is not one."""
+    jwks = json.loads(document)
+    if not isinstance(jwks, dict) or not isinstance(jwks.get("keys"), list):
+        raise ValueError("not a set of keys")
+    keys = [PublicKey.from_jwk(jwk) for jwk in jwks["keys"] if isinstance(jwk, dict)]
+    return tuple(key for key in keys if key is not None)
+
 
 class KeySet:
-    """The provider's public keys: fetched when they are needed, at most every `EVERY_S`, and kept.
+    """The provider's public keys: fetched on demand, at most once per `MIN_INTERVAL_S`, and cached. Thread-safe.
 
-    One thread fetches. Others go on with the keys that there are, and only wait for it where there are none: tokens
-    that name unknown keys must not hold up everybody while the provider is slow.
+    One thread fetches at a time. Other threads use the cached keys meanwhile, and wait only if there are none: tokens
+    with unknown keys must not block all callers while the provider is slow.
     """
 
-    def __init__(self, url: str, fetch: Fetch, ticks: Callable[[], float] = time.monotonic) -> None:
-        _check_place(url)
-        self._url, self._fetch, self._ticks = url, fetch, ticks
+    def __init__(self, url: str, fetch: Fetch, monotonic: Callable[[], float] = time.monotonic) -> None:
+        check_url(url)
+        self._url, self._fetch, self._monotonic = url, fetch, monotonic
         self._lock = threading.Lock()
         self._keys: tuple[PublicKey, ...] = ()
-        self._tried = self._came = -math.inf
+        self._tried_at = self._fetched_at = -math.inf
 
     def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
-        """The one key of this name that fits the algorithm. A token without a name needs a set of one nameless key."""
-        if self._ticks() - self._came > REFRESH_S:
+        """The only key with this `kid` and algorithm. Without a `kid`, the only key of a set of one without a `kid`."""
+        if self._monotonic() - self._fetched_at > REFRESH_S:
             self._refresh(wait=False)
-        found = self._known(kid, algorithm)
-        if found is None:
+        key = self._cached(kid, algorithm)
+        if key is None:
             self._refresh(wait=not self._keys)
-            found = self._known(kid, algorithm)
-        return found
+            key = self._cached(kid, algorithm)
+        return key
 
-    def _known(self, kid: str | None, algorithm: str) -> PublicKey | None:
+    def _cached(self, kid: str | None, algorithm: str) -> PublicKey | None:
         keys = self._keys
-        if self._ticks() - self._came > KEPT_S or (kid is None and len(keys) != 1):
+        if self._monotonic() - self._fetched_at > MAX_AGE_S or (kid is None and len(keys) != 1):
             return None
-        fitting = [key for key in keys if key.kid == kid and algorithm in key.algorithms]
-        return fitting[0] if len(fitting) == 1 else None
+        matches = [key for key in keys if key.kid == kid and algorithm in key.algorithms]
+        return matches[0] if len(matches) == 1 else None
 
     def _refresh(self, *, wait: bool) -> None:
         if not self._lock.acquire(blocking=wait):
             return
         try:
-            if self._ticks() - self._tried < EVERY_S:
+            if self._monotonic() - self._tried_at < MIN_INTERVAL_S:
                 return
-            self._tried = self._ticks()
+            self._tried_at = self._monotonic()
             self._keys = public_keys(self._fetch(self._url))
-            self._came = self._ticks()
+            self._fetched_at = self._monotonic()
         except (OSError, HTTPException, ValueError, RecursionError) as error:
-            told = {"problem": type(error).__name__}
-            _log.warning("the keys of the identity provider could not be fetched", extra={"fields": told})
+            fields = {"problem": type(error).__name__}
+            _LOG.warning("the keys of the identity provider could not be fetched", extra={"fields": fields})
         finally:
             self._lock.release()
 
 
-def public_keys(document: bytes) -> tuple[PublicKey, ...]:
-    """The keys of a JWKS that signatures are checked with, without those that are secret, weak or for another use."""
-    read = json.loads(document)
-    if not isinstance(read, dict) or not isinstance(read.get("keys"), list):
-        raise ValueError("not a set of keys")
-    found = [_public_key(jwk) for jwk in read["keys"] if isinstance(jwk, dict)]
-    return tuple(key for key in found if key is not None)
-
-
-def _public_key(jwk: dict[str, Any]) -> PublicKey | None:
-    kid = jwk.get("kid")
-    # "d" is what every private key has, "k" what every shared one: whoever reads the set could sign with it.
-    if not isinstance(kid, str | None) or jwk.keys() & {"d", "k"} or not _is_for_signatures(jwk):
-        return None
+def check_url(url: str) -> None:
+    """Raise `ConfigError` unless keys from this URL cannot be changed on the way: HTTPS, or HTTP on this machine."""
     try:
-        fitting = _FITTING[jwk["kty"], None if jwk["kty"] == "RSA" else jwk["crv"]]
-        if "alg" in jwk:
-            fitting &= {jwk["alg"]}
-        key = jwt.PyJWK(jwk, algorithm=min(fitting)).key
-    except (KeyError, TypeError, ValueError, AttributeError, jwt.PyJWTError, UnsupportedAlgorithm):
-        return None
-    if jwk["kty"] == "RSA" and key.key_size not in _RSA_BITS:
-        return None
-    return PublicKey(kid, fitting, key)
-
-
-def _is_for_signatures(jwk: Mapping[str, Any]) -> bool:
-    operations = jwk.get("key_ops", ["verify"])
-    return jwk.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
-
-
-def _check_place(url: str) -> None:
-    """Whoever can change these keys on their way can be anybody."""
-    try:
-        place = urlsplit(url)
-        here = place.scheme == "http" and place.hostname in ("127.0.0.1", "localhost", "::1")
-        safe = (here or place.scheme == "https") and bool(place.hostname) and "@" not in place.netloc
+        parts = urlsplit(url)
+        is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+        is_safe = (is_local or parts.scheme == "https") and bool(parts.hostname) and "@" not in parts.netloc
     except ValueError:
-        safe = False
-    if not safe:
+        is_safe = False
+    if not is_safe:
         raise ConfigError("service.oidc.jwks_url", "must begin with https:// and name a host, without a password")
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """The configured place is the one that is trusted, and no other that it points to."""
+    """Only the configured URL is trusted, not one that it redirects to."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def fetch(url: str) -> bytes:
-    """What is at a place, within `FETCH_S` and `MAX_BYTES`."""
-    end = time.monotonic() + FETCH_S
+    """GET a URL, without redirects, within `MAX_FETCH_S` seconds and `MAX_JWKS_BYTES`."""
+    end = time.monotonic() + MAX_FETCH_S
     request = Request(url, headers={"Accept": "application/jwk-set+json, application/json"})  # noqa: S310 (`KeySet` has checked it)
     try:
-        response = build_opener(_NoRedirects()).open(request, timeout=FETCH_S)
+        response = build_opener(_NoRedirects()).open(request, timeout=MAX_FETCH_S)
     except HTTPError as error:
         error.close()
         raise
@@ -237,6 +236,6 @@ def fetch(url: str) -> bytes:
     with response:
         while chunk := response.read1(1 << 16):
             document += chunk
-            if len(document) > MAX_BYTES or time.monotonic() > end:
+            if len(document) > MAX_JWKS_BYTES or time.monotonic() > end:
                 raise ValueError("too large or too slow")
     return document

@@ -1,4 +1,4 @@
-"""Who waits for whom: threads for each kind of call, so that slow questions stop nothing but questions."""
+"""Thread pools, one per kind of call, with a limit per analyst."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from sfumato.errors import RateLimited
 
 T = TypeVar("T")
 
-WAITING = 200  # calls of one analyst that may wait for her others: each holds a connection and a body
+# Pool sizes: (threads, threads per analyst).
+ASK, REPORT, ESTIMATE, READ = (40, 10), (16, 3), (4, 2), (16, 4)
+
+MAX_QUEUED = 200  # calls of one analyst that wait for a thread: each holds a connection and a body
 
 
 class Pool:
-    """So many threads, and so many of them for one analyst: others do not wait for hers. Use it from one event loop."""
+    """A pool of threads in which one analyst uses at most `per_analyst`. For use from one event loop."""
 
-    def __init__(self, threads: int, each: int) -> None:
+    def __init__(self, threads: int, per_analyst: int) -> None:
         self._threads = CapacityLimiter(threads)
-        self._turns: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(each))
+        self._analysts: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(per_analyst))
 
     async def run(self, analyst: str, work: Callable[[], T]) -> T:
-        """What `work` returns, from a thread, when it is this analyst's turn; `RateLimited` if too many wait."""
-        turn = self._turns[analyst]
-        if turn.statistics().tasks_waiting >= WAITING:
-            raise RateLimited(f"more than {WAITING} calls are waiting for others of yours; wait for them", 1)
-        async with turn:
+        """Run `work` in a thread. Raises `RateLimited` if too many calls of this analyst are queued."""
+        own = self._analysts[analyst]
+        if own.statistics().tasks_waiting >= MAX_QUEUED:
+            raise RateLimited(f"more than {MAX_QUEUED} of your calls are queued; wait until some have ended", 1)
+        async with own:
             return await to_thread.run_sync(work, limiter=self._threads)

@@ -1,4 +1,4 @@
-"""Connections of the service, below HTTP: what a caller may send before there is a request to answer."""
+"""The HTTP/1.1 connections of the service: limits on what arrives before there is a request to answer."""
 
 from __future__ import annotations
 
@@ -7,51 +7,54 @@ import asyncio
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-MAX_HEAD = 32 * 1024  # bytes
-HEAD_S = 15.0  # seconds
-MAX_WAITING = 100  # requests behind one that is being answered
+MAX_HEAD_BYTES = 32 * 1024
+MAX_HEAD_S = 15.0
+MAX_PIPELINED = 100  # requests queued behind the one that is being answered
 
 _NO_BODY = (b"content-length", b"0")
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits where it has none. Whoever passes one of them loses the connection.
+    """uvicorn's protocol, with limits where it has none. A connection that exceeds one is closed.
 
-    - A head is at most MAX_HEAD bytes, and so are the trailers and whatever else brings no byte of a body.
-    - A head is complete HEAD_S seconds after its first byte, and the first one after the connection began.
-    - An Upgrade is ignored. With a body it is refused: the parser passes over the body, which would be the next head.
-    - At most MAX_WAITING requests wait on a connection. They are answered; those behind them are not.
-    - Trailers are dropped: the application would find them among the headers.
+    - A request head has at most MAX_HEAD_BYTES. The same limit holds for trailers and all else that is not body.
+    - A head is complete MAX_HEAD_S seconds after its first byte; the first head, after the connection was made.
+    - An Upgrade is ignored. With a body it is refused: the parser skips the body, and would read it as the next head.
+    - At most MAX_PIPELINED requests are queued per connection. They are answered; later ones are not.
+    - Trailers are dropped: the application would see them among the headers.
     """
 
     _timer: asyncio.TimerHandle | None = None
-    _begun = False  # some of a head is here, but not all
-    _headed = False  # all of a head is here, but not all of its body
-    _moved = False  # the parser found the end of a head or of a body, or some of a body
-    _still = 0  # bytes since it did
-    _over = False  # nothing more is read
+    _in_head = False  # a part of a head has arrived
+    _in_body = False  # a head is complete, its body is not
+    _progressed = False  # the parser saw the end of a head, the end of a body, or a part of a body
+    _stalled_bytes = 0  # bytes since it did
+    _ended = False  # nothing more is read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._timer = self.loop.call_later(HEAD_S, self._late)
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over = True
-        self._in_time()
+        self._ended = True
+        self._cancel_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         view, at = memoryview(data), 0
-        while at < len(data) and not self._over:
-            at += self._fed(view[at : at + MAX_HEAD - self._still])
-        waits = self._begun or not (self._headed or self._moved)
-        if waits and self._timer is None and not self._over:
-            self._timer = self.loop.call_later(HEAD_S, self._late)
+        while at < len(data) and not self._ended:
+            at += self._feed(view[at : at + MAX_HEAD_BYTES - self._stalled_bytes])
+        expects_head = self._in_head or not (self._in_body or self._progressed)
+        if expects_head and self._timer is None and not self._ended:
+            self._start_timer()
 
-    def _fed(self, part: memoryview) -> int:
-        """How many of these bytes the parser took. A head that begins in the middle is counted from the next ones."""
-        self._moved = False
+    def _feed(self, part: memoryview) -> int:
+        """Feed the parser; the number of bytes that it took.
+
+        A head that begins inside this part is counted from the next part on.
+        """
+        self._progressed = False
         taken = len(part)
         try:
             self.parser.feed_data(part)
@@ -59,63 +62,69 @@ class GuardedProtocol(HttpToolsProtocol):
             taken = stopped.args[0]
         except httptools.HttpParserError:
             self._refuse(400)
-        self._still = 0 if self._moved else self._still + taken
-        if self._still >= MAX_HEAD and not self._over:
+        self._stalled_bytes = 0 if self._progressed else self._stalled_bytes + taken
+        if self._stalled_bytes >= MAX_HEAD_BYTES and not self._ended:
             self._refuse(431)
         return taken
 
     def on_message_begin(self) -> None:
-        self._begun = True
+        self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._begun, self._moved = False, True
-        self._in_time()
+        self._in_head, self._progressed = False, True
+        self._cancel_timer()
         if self.parser.should_upgrade() and (self.parser.get_method() == b"CONNECT" or self._announces_body()):
             self._end(400)
-        elif len(self.pipeline) >= MAX_WAITING:
+        elif len(self.pipeline) >= MAX_PIPELINED:
             self._end(None)
-        if not self._over:
+        if not self._ended:
             super().on_headers_complete()
-            self._headed = True
-            self.headers = []  # for the trailers; the application has the list until here
+            self._in_body = True
+            self.headers = []  # takes the trailers; the application keeps the list of the head
 
     def on_body(self, body: bytes) -> None:
-        self._moved = True
-        if not self._over:  # else it is not the body of the last request that was taken
+        self._progressed = True
+        if not self._ended:  # otherwise it belongs to a request that was refused
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._headed, self._moved = False, True
-        if not self._over:
+        self._in_body, self._progressed = False, True
+        if not self._ended:
             super().on_message_complete()
 
     def _announces_body(self) -> bool:
-        sizing = (b"content-length", b"transfer-encoding")
-        return any(pair[0] in sizing and pair != _NO_BODY for pair in self.headers)
+        lengths = (b"content-length", b"transfer-encoding")
+        return any(pair[0] in lengths and pair != _NO_BODY for pair in self.headers)
 
-    def _in_time(self) -> None:
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(MAX_HEAD_S, self._on_timeout)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
-        if self.flow.read_paused:  # we are late, not the caller
-            self._timer = self.loop.call_later(HEAD_S, self._late)
+        if self.flow.read_paused:  # the service is slow, not the caller
+            self._start_timer()
         else:
-            self._end(408 if self._begun else None)
+            self._end(408 if self._in_head else None)
 
     def _refuse(self, status: int) -> None:
-        if self._headed:  # the application waits for the rest of the body, and need not
-            self._over = True
+        if self._in_body:  # the application waits for the rest of the body: end its wait
+            self._ended = True
             self.send_400_response("Invalid HTTP request received.")
         else:
             self._end(status)
 
     def _end(self, status: int | None) -> None:
-        """Say why and close; requests before this one are answered first, as a reply now would be taken for theirs."""
-        self._over = True
+        """Send a status, if given, and close.
+
+        Requests before this one are answered first: a reply now would be taken for theirs.
+        """
+        self._ended = True
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
             return

@@ -1,10 +1,11 @@
-"""Replies that are known: the same call again, while nothing in the ledger has changed.
+"""A cache of replies: the same call again, while the ledger has not changed.
 
-A reply is a function of the call, the ledger and the second. So a reply that was made while the ledger stood still is
-right for as long as it stands, within that second: periods begin and versions change on whole seconds, and with a key
-that expires within the second nothing is remembered.
-Every commit of any process changes the ledger's stamp: a revoked key, a grant and a charge are seen by the next call.
-Where a ledger cannot be stamped for next to nothing (PostgreSQL), nothing is remembered.
+A reply is a function of the call, the ledger and the second: periods begin and data versions change on whole seconds.
+So a reply stays right until the ledger's stamp or the second changes. Every commit of any process changes the stamp: a
+revoked key, a grant or a charge affects the next call. A reply to a key that expires within the second is not cached.
+A ledger whose stamp is expensive (PostgreSQL) has none, and then nothing is cached.
+
+Why the LRU is an `OrderedDict` and not `cachetools`: docs/adr/0009-caches.md.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
+
+from starlette.responses import Response
 
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Ledger
@@ -29,11 +32,10 @@ Call: TypeAlias = tuple[str, bytes, str | None]
 
 @dataclass(frozen=True, slots=True)
 class CachedReply:
-    """A reply, ready to be sent, and whose it is."""
+    """A reply and the analyst who got it."""
 
     analyst: str
-    headers: tuple[tuple[bytes, bytes], ...]
-    body: bytes
+    reply: Response
 
 
 class ReplyCache:
@@ -42,34 +44,35 @@ class ReplyCache:
     def __init__(self, ledger: Ledger, clock: Callable[[], datetime]) -> None:
         self._ledger, self._clock = ledger, clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Call, tuple[Hashable, CachedReply]] = OrderedDict()
+        self._replies: OrderedDict[Call, tuple[Hashable, CachedReply]] = OrderedDict()
 
     def stamp(self) -> Hashable | None:
-        """What replies depend on, as it is now; None where that is not known."""
+        """The state that replies depend on; None if it is unknown."""
         try:
-            books = self._ledger.stamp()
+            ledger = self._ledger.stamp()
         except SfumatoError:
-            return None  # whoever asks will be told
-        return None if books is None else (books, int(self._clock().timestamp()))
+            return None  # the call itself will report it
+        return None if ledger is None else (ledger, int(self._clock().timestamp()))
 
     def get(self, call: Call) -> CachedReply | None:
         with self._lock:
-            found = self._kept.get(call)
-        return found[1] if found is not None and found[0] == self.stamp() else None
+            entry = self._replies.get(call)
+        return entry[1] if entry is not None and entry[0] == self.stamp() else None
 
-    def keep(self, call: Call, since: Hashable | None, reply: CachedReply, until: datetime | None = None) -> None:
-        """Remember a reply to a call that began at a stamp, unless something has happened in between.
+    def put(self, call: Call, stamp: Hashable | None, cached: CachedReply, until: datetime | None = None) -> None:
+        """Cache a reply to a call that began at `stamp`, unless the stamp has changed since.
 
-        Tokens of an identity provider are not remembered: what they are worth is not in the ledger. `until` is when
-        the key of the call expires.
+        Calls with a token are not cached: its validity is not in the ledger. `until` is when the API key expires.
         """
         if until is not None and int(until.timestamp()) <= int(self._clock().timestamp()):
             return
-        plain = call[0][:7].lower() == "bearer " and call[0][7:].startswith(START)
-        if not plain or len(call[1]) + len(reply.body) > MAX_REPLY_BYTES or since is None or since != self.stamp():
+        authorization, body, _ = call
+        has_key = authorization[:7].lower() == "bearer " and authorization[7:].startswith(START)
+        is_small = len(body) + len(cached.reply.body) <= MAX_REPLY_BYTES
+        if not has_key or not is_small or stamp is None or stamp != self.stamp():
             return
         with self._lock:
-            self._kept[call] = since, reply
-            self._kept.move_to_end(call)
-            while len(self._kept) > MAX_REPLIES:
-                self._kept.popitem(last=False)
+            self._replies[call] = stamp, cached
+            self._replies.move_to_end(call)
+            while len(self._replies) > MAX_REPLIES:
+                self._replies.popitem(last=False)

@@ -1,6 +1,6 @@
-"""Processes around the service: one, or several that share a PostgreSQL ledger.
+"""Processes: one server, or a supervisor with several workers that share a PostgreSQL ledger.
 
-serve -> check the configuration -> bind -> tell where -> one server here, or a supervisor with workers
+serve -> check the configuration -> bind -> announce the address -> one server in this process, or workers
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,17 +23,16 @@ from sfumato.errors import ConfigError, Failed, InvalidArgument, SfumatoError
 from sfumato.ledger import find_store
 from sfumato.service.app import create_app
 from sfumato.service.middleware import Middleware
-from sfumato.service.telemetry import log_to_stderr
-from sfumato.service.tracing import trace_as_asked
+from sfumato.service.telemetry import log_to_stderr, set_up_tracing
 from sfumato.session import Session
 
-GRACE_S = 30  # seconds in which requests may end after a stop was asked for; what is left then stays reserved
+GRACE_S = 30  # running requests may end within this time after a stop; what has not ended then stays reserved
 BACKLOG = 2048
-KEEP_S = 75  # seconds for which an idle connection stays: longer than proxies keep theirs, so that none is cut in use
+KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that none is closed while a proxy uses it
 
 _LOG = logging.getLogger("sfumato.service")
 
-# For the workers, which are processes of their own. Not SFUMATO_*: those are settings.
+# How the worker processes get their arguments. Not SFUMATO_*: those are settings.
 _FILE, _LEVEL = "_SFUMATO_SERVES", "_SFUMATO_LOGS"
 
 
@@ -45,117 +43,105 @@ def serve(
     port: int | None = None,
     workers: int | None = None,
     log_level: str = "info",
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> None:
-    """Serve a configuration until the process is told to stop. `told` is called with the address once it is bound."""
+    """Serve a configuration until the process is stopped. `announce` is called with the URL once it is bound."""
     config = load_config(file)
     if host == "":
         raise InvalidArgument("--host", "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
-    given: dict[str, Any] = {"host": host, "port": port, "workers": workers}
-    settings = replace(config.service, **{name: value for name, value in given.items() if value is not None})
+    options: dict[str, Any] = {"host": host, "port": port, "workers": workers}
+    settings = replace(config.service, **{name: value for name, value in options.items() if value is not None})
     config = replace(config, service=settings)
-    check_workers(config)
     if settings.workers == 1:
-        with alone(config):
-            _one(config, log_level, told)
-        return
-    with Session(config, finish=False):
-        pass  # what is wrong is told here, once, and not by every worker
-    with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as counted:
-        _several(file, config, log_level, told, counted)
+        with find_store(config.ledger, config.folder).lock_service():
+            _serve_here(config, log_level, announce)
+    else:
+        _serve_by_workers(file, config, log_level, announce)
 
 
-def _one(config: Config, level: str, told: Callable[[str], None]) -> None:
-    session = Session(config, finish=False)  # what was left is finished beside the first questions
+def _serve_here(config: Config, log_level: str, announce: Callable[[str], None]) -> None:
+    session = Session(config, finish=False)  # the sweeper finishes reservations while the service runs
     try:
-        bound = _bound(config.service.host, config.service.port)
+        listener = bind(config.service.host, config.service.port)
     except BaseException:
         session.close()
         raise
-    log_to_stderr(level)
-    trace_as_asked()
+    log_to_stderr(log_level)
+    set_up_tracing()
     app = create_app(session)
-    told(_address(bound))
-    uvicorn.Server(server(app)).run([bound])
+    announce(url_of(listener))
+    uvicorn.Server(uvicorn_config(app)).run([listener])
 
 
-def alone(config: Config) -> AbstractContextManager[None]:
-    """Be the only service of the ledger, where several cannot share it."""
-    return find_store(config.ledger, config.folder).lock_service()
-
-
-def check_workers(config: Config) -> None:
+def _serve_by_workers(file: str, config: Config, log_level: str, announce: Callable[[str], None]) -> None:
+    settings = config.service
     store = find_store(config.ledger, config.folder)
-    if config.service.workers > 1 and not store.shared:
+    if not store.shared:
         raise ConfigError(
             "service.workers",
-            f"is {config.service.workers}, but a {store.name} ledger serves one process; leave it at 1, "
-            'or keep the ledger in PostgreSQL: [ledger] url = "postgresql://..."',
+            f"is {settings.workers}, but a {store.name} ledger serves one process; set it to 1, "
+            'or use a PostgreSQL ledger: [ledger] url = "postgresql://..."',
         )
+    with Session(config, finish=False):
+        pass  # an error of the configuration is raised once here, and not by every worker
+    with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as metrics:
+        listener = bind(settings.host, settings.port)
+        os.environ |= {_FILE: str(Path(file).resolve()), _LEVEL: log_level, "PROMETHEUS_MULTIPROC_DIR": metrics}
+        log_to_stderr(log_level)
+        announce(url_of(listener))
+        workers = uvicorn_config("sfumato.service.server:create_worker", factory=True, workers=settings.workers)
+        Multiprocess(workers, sockets=[listener]).run()
 
 
-def server(app: Middleware | str, *, factory: bool = False, workers: int = 1) -> uvicorn.Config:
-    """uvicorn's settings: its own logs and headers are off, as ours say it all."""
+def create_worker() -> Middleware:
+    """The application of one of several worker processes."""
+    log_to_stderr(os.environ[_LEVEL])
+    set_up_tracing()
+    try:
+        return create_app(Session(load_config(os.environ[_FILE]), finish=False))
+    except SfumatoError as error:
+        # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
+        _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
+        raise SystemExit(1) from None
+
+
+def uvicorn_config(app: Middleware | str, *, factory: bool = False, workers: int = 1) -> uvicorn.Config:
+    """uvicorn's settings. Its own logs and headers are off: `telemetry` and `middleware` write ours."""
+    # Without httptools: h11, which limits the size of a head but not its time.
+    protocol = "sfumato.service.protocol:GuardedProtocol" if find_spec("httptools") else "h11"
     return uvicorn.Config(
         app,
         factory=factory,
         workers=workers,
-        http=_http(),
+        http=protocol,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="on",
         ws="none",
-        timeout_keep_alive=KEEP_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
 
 
-def _http() -> str:
-    """Ours; or h11, which limits a head by itself but not its time, where httptools cannot be installed."""
-    return "sfumato.service.protocol:GuardedProtocol" if find_spec("httptools") else "h11"
-
-
-def worker() -> Middleware:
-    """The application of one worker of several."""
-    log_to_stderr(os.environ[_LEVEL])
-    trace_as_asked()
-    try:
-        return create_app(Session(load_config(os.environ[_FILE]), finish=False))
-    except SfumatoError as error:
-        # Told as one line. The supervisor starts another: what is missing, such as the ledger, may come back.
-        _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
-        raise SystemExit(1) from None
-
-
-def _several(file: str, config: Config, level: str, told: Callable[[str], None], counted: str) -> None:
-    settings = config.service
-    bound = _bound(settings.host, settings.port)
-    os.environ |= {_FILE: str(Path(file).resolve()), _LEVEL: level, "PROMETHEUS_MULTIPROC_DIR": counted}
-    log_to_stderr(level)
-    told(_address(bound))
-    asked = server("sfumato.service.server:worker", factory=True, workers=settings.workers)
-    Multiprocess(asked, sockets=[bound]).run()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A listening socket, so that the address is known (a port of 0 is any) and taken before anything starts."""
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Bound before anything starts, so the port is reserved, and known if it was 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family)
+    listener = socket.socket(family)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        bound.listen(BACKLOG)  # whoever calls before the first worker is up waits, and is not refused
-        bound.set_inheritable(True)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)  # calls before the first worker is up wait, and are not refused
+        listener.set_inheritable(True)
     except OSError as error:
-        bound.close()
+        listener.close()
         reason = error.strerror or "it cannot be used"
         raise Failed(f"{host}:{port} cannot be listened on: {reason}; choose another --port or --host") from None
-    return bound
+    return listener
 
 
-def _address(bound: socket.socket) -> str:
-    host, port, *_ = bound.getsockname()
+def url_of(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{shown}:{port}"

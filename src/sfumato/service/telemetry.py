@@ -1,7 +1,7 @@
-"""What operators see of the service: logs, metrics and traces.
+"""Logs, metrics and traces.
 
-None of it carries anything that a caller wrote or an answer holds. A request is its route as the code names it, its
-method, its status, who asked and how long it took; an error is its class and the lines of code it passed.
+They contain nothing that a caller wrote and nothing of an answer. A request is logged as its route, method, status,
+analyst and duration; an error as its class and the lines of code that it passed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -27,21 +27,22 @@ from prometheus_client import (
     generate_latest,
 )
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+from sfumato.errors import ConfigError
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 
 _LOG = logging.getLogger("sfumato.service")
+_OWN_LOGGERS = frozenset(("sfumato", "uvicorn"))  # their messages are constant texts; arguments are not filled in
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_OURS = frozenset(("sfumato", "uvicorn"))  # their templates are constant; arguments are never filled in
-_SHARED = "PROMETHEUS_MULTIPROC_DIR"
+_MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+_EXPORTER = "OTEL_TRACES_EXPORTER"
+_ENDPOINTS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _FLUSH_MS = 5000
 
 
 @dataclass(slots=True)
 class CallRecord:
-    """One request, as far as operators may see it. Filled in while it is answered."""
+    """What is logged of one request. Filled in while it is processed."""
 
     request_id: str
     method: str
@@ -53,7 +54,7 @@ class CallRecord:
     seconds: float = 0
 
     def line(self) -> dict[str, Any]:
-        """For the log."""
+        """The log line."""
         line: dict[str, Any] = {
             "at": _now(),
             "level": "info" if self.error is None else "error",
@@ -64,90 +65,85 @@ class CallRecord:
             "status": self.status,
             "ms": round(self.seconds * 1000, 1),
         }
-        told = {"analyst": self.analyst, "problem": self.problem, "error": self.error}
-        return line | {name: value for name, value in told.items() if value is not None}
+        optional = {"analyst": self.analyst, "problem": self.problem, "error": self.error}
+        return line | {name: value for name, value in optional.items() if value is not None}
 
 
 class Telemetry:
-    """Counters and logs of one process; with several workers, the counters of all are read together."""
+    """Metrics, request log and traces of one process. `metrics` sums over all worker processes."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         labels = "method", "route", "status"
-        self._requests = Counter("sfumato_requests", "Requests by route and status.", labels, registry=registry)
-        self._problems = Counter("sfumato_problems", "Problems by their kind.", ("kind",), registry=registry)
-        self._answers = Counter("sfumato_answers", "Answers, new ones and repeats.", ("repeat",), registry=registry)
-        self._reports = Counter("sfumato_reports", "Reports, new ones and repeats.", ("repeat",), registry=registry)
-        words = "Seconds until a response began, padding and all."
-        self._seconds = Histogram("sfumato_request_seconds", words, ("route",), registry=registry, buckets=_SECONDS)
-        self._counted = cache(self._requests.labels)
-        self._timed = cache(self._seconds.labels)
-        self.traced = _tracer()
+        requests = Counter("sfumato_requests", "Requests by route and status.", labels, registry=registry)
+        self._problems = Counter("sfumato_problems", "Problems by type.", ("kind",), registry=registry)
+        self._answers = Counter("sfumato_answers", "Answers, new and repeated.", ("repeat",), registry=registry)
+        self._reports = Counter("sfumato_reports", "Reports, new and repeated.", ("repeat",), registry=registry)
+        text = "Seconds until the response began, including padding."
+        seconds = Histogram("sfumato_request_seconds", text, ("route",), registry=registry, buckets=_SECONDS)
+        self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
+        self.tracer = Tracer.find()
 
-    def answered(self, *, repeat: bool) -> None:
+    def count_answer(self, *, repeat: bool) -> None:
         self._answers.labels("true" if repeat else "false").inc()
 
-    def reported(self, *, repeat: bool) -> None:
+    def count_report(self, *, repeat: bool) -> None:
         self._reports.labels("true" if repeat else "false").inc()
 
-    def saw(self, seen: CallRecord) -> None:
-        """Count a finished request, and log it."""
-        self._counted(seen.method, seen.route, str(seen.status)).inc()
-        self._timed(seen.route).observe(seen.seconds)
-        if seen.problem is not None:
-            self._problems.labels(seen.problem).inc()
+    def finish(self, record: CallRecord) -> None:
+        """Count and log a finished request."""
+        self._requests(record.method, record.route, str(record.status)).inc()
+        self._seconds(record.route).observe(record.seconds)
+        if record.problem is not None:
+            self._problems.labels(record.problem).inc()
         if _LOG.isEnabledFor(logging.INFO):
-            write_line(seen.line())
+            # Not through `logging`, which takes longer than all else in a repeated answer.
+            with suppress(OSError, ValueError):
+                sys.stderr.write(json.dumps(record.line()) + "\n")
 
     def flush(self) -> None:
-        """Send what is still on its way: uvicorn ends with the signal that stopped it, which nothing runs after."""
-        if self.traced is not None:
-            self.traced.flush()
+        """Export pending traces. uvicorn ends the process by a signal, so no exit handler would run."""
+        if self.tracer is not None:
+            self.tracer.flush()
 
     def metrics(self) -> bytes:
-        """In the text format of Prometheus."""
-        if _SHARED not in os.environ:
+        """All metrics in the text format of Prometheus."""
+        if _MULTIPROCESS not in os.environ:
             return generate_latest(self._registry)
         from prometheus_client.multiprocess import MultiProcessCollector
 
-        together = CollectorRegistry()
-        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
 
-def where(error: BaseException) -> str:
-    """An unexpected error by its class and the code it passed; its words may quote anything, and are left out."""
+# -- logs --
+
+
+def locate(error: BaseException) -> str:
+    """The class of an error and the code it passed. Its message is left out: it may quote anything."""
     frames = traceback.extract_tb(error.__traceback__)
     places = (f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-6:])
     return f"{type(error).__name__} at {' > '.join(places)}"
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line. Of what other libraries log only that they did is kept, and at which line.
+    """One JSON object per line. Of other libraries' records only the place in the code is logged, not the message.
 
-    Their words can hold anything: addresses with secrets in them, SQL, cells.
+    Their messages can contain anything: URLs with passwords, SQL, values. Why this is not `python-json-logger`:
+    docs/adr/0010-log-lines.md.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {"at": _now(), "level": record.levelname.lower(), "logger": record.name}
-        if record.name.partition(".")[0] in _OURS and isinstance(record.msg, str):
+        if record.name.partition(".")[0] in _OWN_LOGGERS and isinstance(record.msg, str):
             line |= {"event": record.msg, **getattr(record, "fields", {})}
         else:
             line["event"] = f"{record.filename}:{record.lineno}"
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = where(record.exc_info[1])
+            line["error"] = locate(record.exc_info[1])
         return json.dumps(line)
-
-
-def write_line(line: Mapping[str, Any]) -> None:
-    """One line on stderr, past the machinery of `logging`, which costs more than the rest of a repeat."""
-    with suppress(OSError, ValueError):
-        sys.stderr.write(json.dumps(line) + "\n")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def log_to_stderr(level: str = "info") -> None:
@@ -158,53 +154,84 @@ def log_to_stderr(level: str = "info") -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], name != "uvicorn.access"
-        logger.setLevel(logging.WARNING)  # what it says below that, our own lines say
+        logger.setLevel(logging.WARNING)  # below that it repeats our own lines
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+# -- traces --
+
+
+def set_up_tracing() -> None:
+    """Export traces if OTEL_TRACES_EXPORTER is console or otlp, or if an OTEL_EXPORTER_OTLP_ENDPOINT is set."""
+    exporter_name = os.environ.get(_EXPORTER) or ("otlp" if any(name in os.environ for name in _ENDPOINTS) else "none")
+    if exporter_name == "none":
+        return
+    if exporter_name not in ("console", "otlp"):
+        raise ConfigError(_EXPORTER, "must be console, otlp or none")
+    try:
+        from opentelemetry import trace
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+
+        exporter: SpanExporter
+        if exporter_name == "console":
+            exporter = ConsoleSpanExporter()
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            exporter = OTLPSpanExporter()
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError("traces need: pip install 'sfumato[otel]'") from missing
+    provider = TracerProvider(resource=Resource.create({"service.name": "sfumato"}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tracer:
-    """OpenTelemetry, where it is installed and its own environment variables ask for it."""
+class Tracer:
+    """One OpenTelemetry span per request."""
 
     tracer: Any
 
+    @classmethod
+    def find(cls) -> Tracer | None:
+        """The tracer, if OpenTelemetry is installed and a provider is set up."""
+        try:
+            from opentelemetry import trace
+            from opentelemetry.sdk.trace import TracerProvider
+        except ModuleNotFoundError:
+            return None
+        is_set_up = isinstance(trace.get_tracer_provider(), TracerProvider)
+        return cls(trace.get_tracer("sfumato")) if is_set_up else None
+
     @contextmanager
-    def around(self, seen: CallRecord, traceparent: str | None) -> Iterator[None]:
+    def span(self, record: CallRecord, traceparent: str | None) -> Iterator[None]:
         from opentelemetry.trace import SpanKind
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         carrier = {} if traceparent is None else {"traceparent": traceparent}
         parent = TraceContextTextMapPropagator().extract(carrier)
-        # The exception itself is not recorded: its words may quote anything.
+        # The exception itself is not recorded: its message may quote anything.
         with self.tracer.start_as_current_span(
-            seen.method, context=parent, kind=SpanKind.SERVER, record_exception=False, set_status_on_exception=False
+            record.method, context=parent, kind=SpanKind.SERVER, record_exception=False, set_status_on_exception=False
         ) as span:
             try:
                 yield
             finally:
-                self._describe(span, seen)
+                span.update_name(f"{record.method} {record.route}")
+                span.set_attribute("http.request.method", record.method)
+                span.set_attribute("http.route", record.route)
+                span.set_attribute("http.response.status_code", record.status)
+                span.set_attribute("sfumato.request_id", record.request_id)
+                if record.problem is not None:
+                    span.set_attribute("error.type", record.problem)
 
     def flush(self) -> None:
         from opentelemetry import trace
 
         provider: Any = trace.get_tracer_provider()
         provider.force_flush(_FLUSH_MS)
-
-    def _describe(self, span: Span, seen: CallRecord) -> None:
-        span.update_name(f"{seen.method} {seen.route}")
-        span.set_attribute("http.request.method", seen.method)
-        span.set_attribute("http.route", seen.route)
-        span.set_attribute("http.response.status_code", seen.status)
-        span.set_attribute("sfumato.request_id", seen.request_id)
-        if seen.problem is not None:
-            span.set_attribute("error.type", seen.problem)
-
-
-def _tracer() -> _Tracer | None:
-    try:
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import TracerProvider
-    except ModuleNotFoundError:
-        return None
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        return None
-    return _Tracer(trace.get_tracer("sfumato"))

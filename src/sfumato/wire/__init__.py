@@ -1,4 +1,4 @@
-"""What travels: answers with their receipts, reports, estimates, budgets, charges, tables and usage.
+"""What travels: answers with their receipts, reports, estimates, budgets, charges, tables, usage and problems.
 
 Each record is declared once, as a typed class. Its JSON, its parsing, its JSON schema and its entry in OpenAPI follow
 from the declaration (docs/adr/0008-msgspec.md). Everything in a record may leave.
@@ -16,6 +16,7 @@ from sfumato.wire.budget import (
     KeyRow,
 )
 from sfumato.wire.notes import Note, note
+from sfumato.wire.problem import Problem
 from sfumato.wire.report import EXACT, Report
 from sfumato.wire.tables import ColumnInfo, MeasureInfo, ReportRow, TableRow, Tables
 from sfumato.wire.usage import BudgetForecast, DryCounts, DryDay, SpentRow, UsageReport
@@ -36,6 +37,7 @@ __all__ = [
     "KeyRow",
     "MeasureInfo",
     "Note",
+    "Problem",
     "Receipt",
     "ReceiptCore",
     "Record",

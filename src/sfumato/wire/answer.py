@@ -26,35 +26,35 @@ READERS: Mapping[str, Callable[[str], Any]] = {"date": date.fromisoformat, "time
 
 DIGEST = "^sha256:[0-9a-f]{64}$"
 
-Columns: TypeAlias = Annotated[dict[str, Type], Meta(description="Names with their types.")]
+Columns: TypeAlias = Annotated[dict[str, Type], Meta(description="Column names with their types.")]
 Rows: TypeAlias = Annotated[list[dict[str, Cell]], Meta(description="The largest first.")]
 
 
 class ReportPromise(TypedDict):
-    """What all numbers of a report together promise, whatever is asked, however often and by all readers."""
+    """The privacy guarantee of all counts of a report together, however they are queried."""
 
     epsilon: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})]
     unit: Annotated[Literal["event", "person"], Meta(description="What is hidden: one event, or all of a person's.")]
     totals: NotRequired[
-        Annotated[Literal["exact"], Meta(description="There if totals have no noise: they are not covered.")]
+        Annotated[Literal["exact"], Meta(description="Present if totals have no noise: they are not covered.")]
     ]
 
 
 class ReceiptCore(Record, frozen=True, kw_only=True):
     """What an answer is worth: the part of a receipt that never changes, and is stored with the answer."""
 
-    mechanism: Annotated[str, Meta(description="What made the numbers; `exact` for totals without noise.")]
-    unit: Annotated[str, Meta(description="Whose presence is hidden.")]
+    mechanism: Annotated[str, Meta(description="The mechanism; `exact` for totals without noise.")]
+    unit: Annotated[str, Meta(description="The privacy unit: whose presence is hidden.")]
     error95: Annotated[
         dict[str, int],
         Meta(
-            description="The noise of a count is within this, 19 times in 20. The options `monotone` and `totals` of a "
-            "report can raise a number further; 0 where `mechanism` is `exact`."
+            description="Half-width of the 95 % interval of the noise; 0 if `mechanism` is `exact`. The options "
+            "`monotone` and `totals` of a report can raise a count further."
         ),
     ]
     data_version: str
     digest: Annotated[
-        str, Meta(extra_json_schema={"pattern": DIGEST}, description="Names the answer: GET /v1/answers/{digest}.")
+        str, Meta(extra_json_schema={"pattern": DIGEST}, description="Identifies the answer: GET /v1/answers/{digest}.")
     ]
 
 
@@ -68,7 +68,7 @@ class Receipt(ReceiptCore, frozen=True, kw_only=True, omit_defaults=True):
     charge: Annotated[Charge, Meta(description="What this answer cost. A report costs nothing.")]
     left: Annotated[Charge, Meta(description="What is left of the analyst's own budget.")]
     resets: date | None
-    repeat: Annotated[bool, Meta(description="Whether it was answered before.")]
+    repeat: Annotated[bool, Meta(description="True if it was answered before.")]
     guarantee: ReportPromise | None = None
 
 
@@ -105,7 +105,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
     columns: Columns
     rows: Rows
-    stopped: Annotated[bool, Meta(description="Whether noise, and not the length asked for, ended the list.")]
+    stopped: Annotated[bool, Meta(description="True if noise ended the list before the requested length.")]
     receipt: Receipt
     notes: list[Note] = field(default_factory=list)
 

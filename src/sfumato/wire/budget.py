@@ -29,7 +29,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     charge: ChargeRange
     error95: dict[str, int]
     left: Charge
-    answers_left: Annotated[int | None, Meta(description="How many such answers fit; null: no end to them.")]
+    answers_left: Annotated[int | None, Meta(description="How many such answers fit; null: unlimited.")]
 
     @property
     def least(self) -> Charge:
@@ -58,7 +58,7 @@ class BudgetReport(Record, frozen=True, kw_only=True):
     analyst: str
     mode: Mode
     resets: date | None
-    accounts: Annotated[list[AccountStanding], Meta(description="The analyst's own first, then those that are shared.")]
+    accounts: Annotated[list[AccountStanding], Meta(description="The analyst's own account first, then shared ones.")]
 
     @classmethod
     def of_standings(cls, analyst: str, mode: Mode, standings: Iterable[object]) -> BudgetReport:

@@ -39,16 +39,16 @@ class Report(Answer, frozen=True, kw_only=True):
 
     rows: Annotated[
         list[dict[str, MaybeCell]],
-        Meta(description="By time, and in each step the largest first. A count that is null is too small to show."),
+        Meta(description="By time; within a step, the largest first. A null count is too small to show."),
     ]
     report: str
-    entity: Annotated[dict[str, str], Meta(description="Whose numbers they are: names by level, from the top.")]
-    start: Annotated[Moment, Meta(description="Of the range that was asked for; as in the rows.")]
-    end: Annotated[Moment, Meta(description="It is not in the range.")]
-    complete_until: Annotated[Moment, Meta(description="Everything before it is in the numbers.")]
-    granularity: Annotated[str, Meta(description="`all`, one number for the range; or a level of time.")]
-    options: Annotated[list[str], Meta(description="Those that were applied.")]
-    zone: Annotated[str, Meta(description="Whose clocks show `start` and `end`.")]
+    entity: Annotated[dict[str, str], Meta(description="Names by level, the top level first.")]
+    start: Annotated[Moment, Meta(description="Start of the requested range, in the form of the rows.")]
+    end: Annotated[Moment, Meta(description="End of the requested range, exclusive.")]
+    complete_until: Annotated[Moment, Meta(description="The data is complete up to here: `end`, or earlier.")]
+    granularity: Annotated[str, Meta(description="A level of time, or `all`: one count for the range.")]
+    options: Annotated[list[str], Meta(description="The options that were applied.")]
+    zone: Annotated[str, Meta(description="The time zone of `start` and `end`.")]
 
     def __post_init__(self) -> None:
         Answer.__post_init__(self)

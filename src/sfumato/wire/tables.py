@@ -19,9 +19,9 @@ class ColumnInfo(TypedDict):
     type: Type
     domain: Annotated[
         Literal["unknown"] | list[Cell],
-        Meta(description="The values that the policy lists; `unknown` where it lists none."),
+        Meta(description="The values in the policy, or `unknown`."),
     ]
-    max_groups: Annotated[int | None, Meta(description="How many groups one person can be in.")]
+    max_groups: Annotated[int | None, Meta(description="Maximum groups per person.")]
 
 
 class MeasureInfo(TypedDict):
@@ -46,10 +46,8 @@ class ReportRow(Record, frozen=True, kw_only=True):
 
     report: str
     statistics: list[str]
-    attributes: Annotated[
-        Mapping[str, list[Cell]], Meta(description="What numbers are broken down by, with their public values.")
-    ]
-    entities: Annotated[list[str], Meta(description="Levels, the top first.")]
+    attributes: Annotated[Mapping[str, list[Cell]], Meta(description="Attributes with their public values.")]
+    entities: Annotated[list[str], Meta(description="Levels of entities, the top level first.")]
     levels: Annotated[list[str], Meta(description="Levels of time, the finest first.")]
     zone: str
     guarantee: ReportPromise
@@ -59,6 +57,6 @@ class Tables(Record, frozen=True, omit_defaults=True):
     """Everything that may be asked about."""
 
     rows: list[TableRow]
-    reports: Annotated[list[ReportRow], Meta(description="Reports, where there are any: POST /v1/reports.")] = field(
+    reports: Annotated[list[ReportRow], Meta(description="The reports, if there are any: POST /v1/reports.")] = field(
         default_factory=list
     )

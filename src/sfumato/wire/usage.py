@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -15,14 +15,14 @@ class SpentRow(Record, frozen=True, kw_only=True):
     """What an account paid in one day (UTC) for one analyst's requests, in one of its periods."""
 
     day: date
-    analyst: Annotated[str, Meta(description="Empty where a recovery charged a shared account.")]
+    analyst: Annotated[str, Meta(description="Empty if a recovery charged a shared account.")]
     account: str
-    period: Annotated[date | None, Meta(description="When the account's period began; null where it never resets.")]
+    period: Annotated[date | None, Meta(description="First day of the account's period; null if it never resets.")]
     charge: Charge
 
 
 class DryCounts(Record, frozen=True):
-    """How many analysts and periods had spent more than a budget: a part of it, or either part."""
+    """How many analyst-periods had spent more than a budget: than a part of it, or than either part."""
 
     information: int
     calls: int
@@ -30,25 +30,40 @@ class DryCounts(Record, frozen=True):
 
 
 class DryDay(Record, frozen=True):
-    """How many had run dry by the end of a day."""
+    """How many had exhausted a budget by the end of a day."""
 
-    day: Annotated[int, Meta(description="Since the first charge of a period.")]
+    day: Annotated[int, Meta(description="Days since the first charge of a period; the first is 1.")]
     dry: DryCounts
-    of: Annotated[int, Meta(description="How many analysts and periods there are.")]
+    of: Annotated[int, Meta(description="Number of analyst-periods in all.")]
 
 
 class BudgetForecast(Record, frozen=True):
-    """Who would have run dry under one budget, by day."""
+    """How many would have exhausted one budget, by day."""
 
     budget: Charge
     days: list[DryDay]
 
 
 class UsageReport(Record, frozen=True, kw_only=True):
-    """Spending by day, analyst and account, and how many would have run dry by each day."""
+    """Spending per day, analyst and account, and how many would have exhausted a budget by each day."""
 
     since: date
     until: date
     rows: list[SpentRow]
     forecast: list[BudgetForecast]
     notes: list[str]
+
+    @classmethod
+    def of_overview(cls, overview: Any) -> UsageReport:
+        """The record of a ledger's overview: its `usage` has the rows, its `forecast` the days by budget."""
+        usage, forecast = overview.usage, overview.forecast
+        return cls(
+            since=usage.since,
+            until=usage.until,
+            rows=[SpentRow.from_attributes(row) for row in usage.rows],
+            forecast=[
+                BudgetForecast(budget, [DryDay(day.day, DryCounts.from_attributes(day), day.of) for day in days])
+                for budget, days in forecast.budgets.items()
+            ],
+            notes=list(forecast.notes),
+        )

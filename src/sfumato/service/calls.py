@@ -1,0 +1,138 @@
+"""What each route does, without routing and event loop: read the arguments, call the session, write the reply."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from sfumato.ledger import IdempotentCall
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.ledger.usage import overview, read_budget, read_range
+from sfumato.service.auth import Authenticator, Principal, Right, check_right
+from sfumato.service.limits import Rates, read_idempotency_key, read_object, read_page_rows
+from sfumato.service.middleware import Scope, header
+from sfumato.service.reply import Readiness, budget_headers, json_reply
+from sfumato.service.reply_cache import CachedReply, ReplyCache
+from sfumato.service.telemetry import CallRecord, Telemetry
+from sfumato.session import Session
+from sfumato.wire import UsageReport
+
+ANSWERS = "/v1/answers"
+REPORT_EXAMPLE = '{"statistics": ["clicks"], "start": "2026-10-01", "end": "2026-11-01"}'
+READINESS_TTL_S = 2.0  # a check of the parts is repeated after this time
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """An authenticated call. `stamp` was taken before the key was checked: a later change of the key changes it."""
+
+    principal: Principal
+    stamp: Hashable | None
+    authorization: str
+
+    @property
+    def analyst(self) -> str:
+        return self.principal.analyst
+
+
+class Calls:
+    """One method per route. Thread-safe; the methods block, so they belong in worker threads."""
+
+    def __init__(self, session: Session, telemetry: Telemetry) -> None:
+        self._session, self._telemetry = session, telemetry
+        self._authenticator = Authenticator(session.config, ApiKeys(session.ledger), session.now)
+        self._rates = Rates(session.config.service.rate_per_minute)
+        self._replies = ReplyCache(session.ledger, session.now)
+        self._readiness_lock = threading.Lock()
+        self._readiness: tuple[float, Response] = (-READINESS_TTL_S, Response())
+
+    def authenticate(self, authorization: str | None, right: Right, record: CallRecord) -> Authenticated:
+        stamp = self._replies.stamp()
+        principal = self._authenticator.authenticate(authorization)
+        record.analyst = principal.analyst
+        self._rates.take(principal.analyst)
+        check_right(principal, right)
+        return Authenticated(principal, stamp, authorization or "")
+
+    def ask(self, caller: Authenticated, body: bytes, key: str | None) -> Response:
+        request, once = read_object(body), read_idempotency_key(key)
+        call = None if once is None else IdempotentCall.of(once, body)
+        answer = self._session.ask(request, analyst=caller.analyst, call=call)
+        self._telemetry.count_answer(repeat=answer.receipt.repeat)
+        reply = json_reply(answer, budget_headers(answer.receipt.left, answer.receipt.resets))
+        cached = CachedReply(caller.analyst, reply)
+        self._replies.put((caller.authorization, body, key), caller.stamp, cached, caller.principal.until)
+        return reply
+
+    def find_cached(self, scope: Scope, body: bytes, record: CallRecord) -> Response | None:
+        """The cached reply to the same call of `ask`, if it is still right."""
+        if scope["path"] != ANSWERS or scope["method"] != "POST":
+            return None
+        call = header(scope, b"authorization") or "", body, header(scope, b"idempotency-key")
+        cached = self._replies.get(call)
+        if cached is None or not self._rates.try_take(cached.analyst):
+            return None
+        record.route, record.analyst = ANSWERS, cached.analyst
+        self._telemetry.count_answer(repeat=True)
+        return cached.reply
+
+    def report(self, caller: Authenticated, body: bytes, key: str | None) -> Response:
+        """Query a report. It is idempotent without a key; the key is only checked."""
+        request = read_object(body, REPORT_EXAMPLE)
+        read_idempotency_key(key)
+        report = self._session.report(request, analyst=caller.analyst)
+        self._telemetry.count_report(repeat=report.receipt.repeat)
+        return json_reply(report, budget_headers(report.receipt.left, report.receipt.resets))
+
+    def estimate(self, caller: Authenticated, body: bytes) -> Response:
+        return json_reply(self._session.estimate(read_object(body), analyst=caller.analyst))
+
+    def recall(self, caller: Authenticated, digest: str, if_none_match: str) -> Response:
+        answer = self._session.recall(digest, analyst=caller.analyst)
+        standing = self._session.budget(caller.analyst).accounts[0]
+        etag = f'"{digest}"'
+        headers = budget_headers(standing.left, standing.resets) | {
+            "etag": etag,
+            "cache-control": "private, no-cache",
+        }
+        tags = [tag.strip() for tag in if_none_match.split(",")]
+        # A weak tag matches too (RFC 9110, 13.1.2).
+        if tags == ["*"] or etag in (tag.removeprefix("W/") for tag in tags):
+            return Response(status_code=304, headers=headers)
+        return json_reply(answer, headers)
+
+    def budget(self, caller: Authenticated) -> Response:
+        return json_reply(self._session.budget(caller.analyst))
+
+    def charges(self, caller: Authenticated, cursor: str | None, rows: str | None) -> Response:
+        page = self._session.charges(caller.analyst, cursor=cursor, rows=read_page_rows(rows))
+        return json_reply(page)
+
+    def tables(self, _: Authenticated) -> Response:
+        return json_reply(self._session.tables())
+
+    def usage(self, _: Authenticated, since: str | None, until: str | None, budgets: Sequence[str]) -> Response:
+        first, last = read_range(since, until, self._session.now())
+        charges = [read_budget(text) for text in budgets]
+        found = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
+        return json_reply(UsageReport.of_overview(found))
+
+    def readiness(self) -> Response:
+        """Whether the ledger and the engines can be used; checked at most once per `READINESS_TTL_S`."""
+        with self._readiness_lock:
+            at, reply = self._readiness
+            if time.monotonic() - at >= READINESS_TTL_S:
+                reply = readiness_reply(self._session.check())
+                self._readiness = time.monotonic(), reply
+            return reply
+
+
+def readiness_reply(checks: Mapping[str, str]) -> Response:
+    """The reply to a check of the parts, each "ok" or "not ok"."""
+    is_ready = all(state == "ok" for state in checks.values())
+    readiness = Readiness.from_dict({"status": "ready" if is_ready else "not ready", "checks": checks})
+    return json_reply(readiness, status=200 if is_ready else 503)

@@ -1,0 +1,233 @@
+"""Worked examples for the OpenAPI document.
+
+The tests send every request, to the demo's table and to a report on advertisements, and check every reply against its
+schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sfumato.service.schemas import Json
+
+DIGEST = "sha256:6f0c2a7f2d3cd0c5f3a0f9d4d3f1a9f4f0a6de7f0f3b1c1c9a34bb7a9e2f5b10"
+
+REQUESTS: Mapping[str, Json] = {
+    "top_articles": {
+        "summary": "The ten articles with most readers in EMEA",
+        "value": {
+            "type": "top_k",
+            "table": "engagements",
+            "by": "article",
+            "measure": "members",
+            "where": {"region": "emea"},
+            "k": 10,
+        },
+    },
+    "regions": {
+        "summary": "Members by region in the last week of October",
+        "value": {
+            "type": "histogram",
+            "table": "engagements",
+            "by": "region",
+            "measure": "members",
+            "where": {"day": {"between": ["2026-10-24", "2026-10-30"]}},
+        },
+    },
+    "all_members": {
+        "summary": "All members",
+        "value": {"type": "total", "table": "engagements", "measure": "members"},
+    },
+    "sql": {
+        "summary": "A question in SQL",
+        "value": {
+            "sql": "SELECT job_title, COUNT(DISTINCT member_id) FROM engagements GROUP BY job_title "
+            "ORDER BY 2 DESC LIMIT 5"
+        },
+    },
+}
+
+REPORT_REQUESTS: Mapping[str, Json] = {
+    "by_day": {
+        "summary": "Impressions and clicks of a campaign by day",
+        "value": {
+            "report": "ads",
+            "statistics": ["impressions", "clicks"],
+            "entity": {"campaign": "spring"},
+            "start": "2026-10-01",
+            "end": "2026-11-01",
+            "granularity": "day",
+            "options": ["actions"],
+        },
+    },
+    "top_titles": {
+        "summary": "The five job titles with most impressions, over half a year",
+        "value": {
+            "report": "ads",
+            "statistics": ["impressions", "clicks"],
+            "entity": {"campaign": "spring"},
+            "attribute": "job_title",
+            "start": "2026-03-31T21:00",
+            "end": "2026-10-02T03:00",
+            "top": 5,
+        },
+    },
+    "account": {
+        "summary": "All clicks of an account, by month",
+        "value": {
+            "report": "ads",
+            "statistics": "clicks",
+            "entity": {"account": "acme"},
+            "start": "2026-01-01",
+            "end": "2026-11-01",
+            "granularity": "month",
+        },
+    },
+}
+
+_CHARGE = {"information": "21", "calls": "1"}
+_LEFT = {"information": "2979", "calls": "29"}
+
+ANSWER: Json = {
+    "columns": {"article": "text", "members": "integer"},
+    "rows": [{"article": "gdpr-guide", "members": 1240}, {"article": "cookie-free-ads-51", "members": 1187}],
+    "stopped": False,
+    "receipt": {
+        "mechanism": "unknown_gumbel",
+        "unit": "member_id",
+        "charge": _CHARGE,
+        "left": _LEFT,
+        "resets": "2026-12-01",
+        "error95": {"members": 27},
+        "data_version": "daily 2026-11-16",
+        "digest": DIGEST,
+        "repeat": False,
+    },
+    "notes": [{"code": "small-groups-absent", "text": "groups below a noisy threshold are absent"}],
+}
+
+REPORT: Json = {
+    "report": "ads",
+    "entity": {"account": "acme", "campaign": "spring"},
+    "start": "2026-03-31T21:00:00",
+    "end": "2026-10-02T03:00:00",
+    "complete_until": "2026-10-02T03:00:00",
+    "granularity": "all",
+    "columns": {
+        "start": "timestamp",
+        "end": "timestamp",
+        "job_title": "text",
+        "impressions": "integer",
+        "clicks": "integer",
+    },
+    "rows": [
+        {
+            "start": "2026-03-31T21:00:00",
+            "end": "2026-10-02T03:00:00",
+            "job_title": "engineer",
+            "impressions": 1377,
+            "clicks": 93,
+        },
+        {
+            "start": "2026-03-31T21:00:00",
+            "end": "2026-10-02T03:00:00",
+            "job_title": "nurse",
+            "impressions": 41,
+            "clicks": None,
+        },
+    ],
+    "stopped": False,
+    "receipt": {
+        "mechanism": "canonical_laplace",
+        "unit": "event",
+        "charge": {"information": "0", "calls": "0"},
+        "left": _LEFT,
+        "resets": "2026-12-01",
+        "error95": {"impressions": 6, "clicks": 6},
+        "data_version": "seal 1",
+        "digest": DIGEST,
+        "repeat": True,
+        "guarantee": {"epsilon": 45.0, "unit": "event"},
+    },
+    "notes": [
+        {"code": "event-level", "text": "the guarantee is for one event; a person with many events is hidden less"},
+        {"code": "small-counts-hidden", "text": "counts below 3 are not shown"},
+    ],
+    "options": [],
+    "zone": "America/New_York",
+}
+
+REPLIES: Mapping[str, Json] = {
+    "Answer": ANSWER,
+    "Report": REPORT,
+    "Estimate": {
+        "mechanism": "unknown_gumbel",
+        "charge": {"least": {"information": "1", "calls": "1"}, "worst": _CHARGE},
+        "error95": {"members": 27},
+        "left": _LEFT,
+        "answers_left": 29,
+    },
+    "BudgetReport": {
+        "analyst": "anna",
+        "mode": "enforce",
+        "resets": "2026-12-01",
+        "accounts": [
+            {
+                "account": "analyst:anna",
+                "limit": {"information": "3000", "calls": "30"},
+                "granted": {"information": "0", "calls": "0"},
+                "spent": _CHARGE,
+                "reserved": {"information": "0", "calls": "0"},
+                "left": _LEFT,
+                "resets": "2026-12-01",
+            }
+        ],
+    },
+    "Charges": {
+        "rows": [
+            {
+                "at": "2026-11-16T08:30:00.000000+00:00",
+                "digest": DIGEST,
+                "account": "analyst:anna",
+                "charge": _CHARGE,
+                "state": "settled",
+            }
+        ],
+        "next": None,
+    },
+    "Tables": {
+        "rows": [
+            {
+                "table": "engagements",
+                "unit": "member_id",
+                "columns": [
+                    {"name": "region", "type": "text", "domain": ["emea", "apac", "amer"], "max_groups": 1},
+                    {"name": "article", "type": "text", "domain": "unknown", "max_groups": None},
+                ],
+                "measures": [{"name": "members", "counts": "units", "max_per_unit": 1}],
+            }
+        ]
+    },
+    "UsageReport": {
+        "since": "2026-11-01",
+        "until": "2026-11-16",
+        "rows": [
+            {
+                "day": "2026-11-16",
+                "analyst": "anna",
+                "account": "analyst:anna",
+                "period": "2026-11-01",
+                "charge": _CHARGE,
+            }
+        ],
+        "forecast": [
+            {
+                "budget": {"information": "3000", "calls": "30"},
+                "days": [{"day": 1, "dry": {"information": 0, "calls": 0, "either": 0}, "of": 1}],
+            }
+        ],
+        "notes": [],
+    },
+    "Health": {"status": "ok"},
+    "Readiness": {"status": "ready", "checks": {"ledger": "ok", "engines": "ok"}},
+}

@@ -1,0 +1,55 @@
+"""How replies are written: records as JSON, problems (RFC 9457), budget headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Literal
+
+from starlette.responses import Response
+
+from sfumato.accounting import Charge
+from sfumato.errors import RateLimited, SfumatoError
+from sfumato.problems import find_problem_type, problem, problem_type
+from sfumato.service.telemetry import CallRecord
+from sfumato.wire import Record, to_json
+
+JSON, PROBLEM_JSON = "application/json", "application/problem+json"
+RETRY_AFTER_S = 1  # for problems that pass by themselves
+
+
+class Health(Record, frozen=True):
+    """The process is up."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(Record, frozen=True):
+    """The state of each part that an answer needs."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, Literal["ok", "not ok"]]
+
+
+def json_reply(record: Record, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
+    return Response(to_json(record), status, headers, JSON)
+
+
+def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None = None) -> Response:
+    """An error as a problem of the type `name`, or of the error's own type. The record of the call notes the type."""
+    kind = problem_type(error) if name is None else find_problem_type(name)
+    record.problem = kind.name
+    headers = {}
+    if isinstance(error, RateLimited):
+        headers["retry-after"] = str(error.wait_s)
+    elif kind.status in (409, 503):
+        headers["retry-after"] = str(RETRY_AFTER_S)
+    elif kind.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Response(to_json(problem(error, kind)), kind.status, headers, PROBLEM_JSON)
+
+
+def budget_headers(left: Charge, resets: date | None) -> dict[str, str]:
+    """What is left of the analyst's own budget, for clients that do not parse the body."""
+    headers = {"sfumato-left-information": str(left.information), "sfumato-left-calls": str(left.calls)}
+    return headers if resets is None else headers | {"sfumato-resets": resets.isoformat()}
