@@ -25,7 +25,7 @@ from sfumato.errors import BudgetExhausted, EngineFailed, NotSupported
 from sfumato.ledger import Account, Debit, IdempotentCall, Ledger, Reserved, Revealed, Settled
 from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.plan import Key, Plan
-from sfumato.query.values import typed
+from sfumato.query.values import read_value
 from sfumato.wire import Answer
 
 
@@ -172,7 +172,7 @@ def _key(plan: Plan, cells: tuple[Any, ...]) -> Key | None:
     """None for what no domain holds: a number of too many digits, which the engine took for one of the domain."""
     described = zip(plan.columns, plan.types, cells, strict=True)
     try:
-        return tuple(typed(name, kind, cell) for name, kind, cell in described)
+        return tuple(read_value(name, kind, cell) for name, kind, cell in described)
     except NotSupported:
         if "number" in plan.types:
             return None

@@ -41,7 +41,7 @@ from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.request import Request
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
-from sfumato.query.values import plain
+from sfumato.query.values import json_value
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
 from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, TableRow, Tables
@@ -409,7 +409,7 @@ def _described(table: TablePolicy) -> TableRow:
         {
             "name": column.name,
             "type": column.type,
-            "domain": "unknown" if column.domain is None else [plain(value) for value in column.domain],
+            "domain": "unknown" if column.domain is None else [json_value(value) for value in column.domain],
             "max_groups": column.max_groups,
         }
         for column in table.columns.values()

@@ -598,7 +598,7 @@ DIFFERENT = {
     (
         STATISTIC,
         STATISTIC + 'views = { count = "rows", where = { n = "x" } }\n',
-    ): "reports.ads.statistics.views.where: n is compared with something that is not an integer, such as 42",
+    ): "reports.ads.statistics.views.where: n is compared with something that is not a whole number, such as 42",
     (
         STATISTIC,
         STATISTIC + 'views = { count = "rows", where = { skills = "x" } }\n',
@@ -607,7 +607,7 @@ DIFFERENT = {
     (
         'domain = ["sql", "rust"]',
         "domain = [0.5]",
-    ): "reports.ads.attributes.skills.domain: skills is compared with something that is not a text, such as 'emea'",
+    ): "reports.ads.attributes.skills.domain: skills is compared with something that is not text, such as 'emea'",
     (
         "size = {}",
         "size = { max_values = 2 }",
@@ -623,7 +623,7 @@ DIFFERENT = {
     (
         "size = {}",
         "n = { domain = [0.5] }",
-    ): "reports.ads.attributes.n.domain: n is compared with something that is not an integer, such as 42",
+    ): "reports.ads.attributes.n.domain: n is compared with something that is not a whole number, such as 42",
     (
         'of = "impressions"',
         'of = "conversions"',

@@ -13,6 +13,7 @@ import click
 
 from sfumato.cli.output import DIFFERENT, Commands, answering, items, paragraphs, show
 from sfumato.errors import InvalidArgument
+from sfumato.types import TYPES
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -456,9 +457,8 @@ def _max_keys(text: str) -> int | str:
 
 
 def _types(written: tuple[str, ...]) -> dict[str, str]:
-    known = ("text", "integer", "number", "boolean", "date", "timestamp")
     types = dict(text.partition("=")[::2] for text in written)
     for column, kind in types.items():
-        if not column or kind not in known:
-            raise InvalidArgument("--type", f"must be COLUMN=TYPE, and the type one of {', '.join(known)}")
+        if not column or kind not in TYPES:
+            raise InvalidArgument("--type", f"must be COLUMN=TYPE, and the type one of {', '.join(TYPES)}")
     return types

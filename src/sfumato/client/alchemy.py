@@ -23,17 +23,10 @@ from sqlalchemy.engine.interfaces import ConnectArgsType, ReflectedColumn
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from sfumato.client import dbapi
+from sfumato.types import TYPES
 from sfumato.wire import TableRow, Tables
 
 SCHEMA = "main"
-_TYPES: Mapping[str, type[types.TypeEngine[Any]]] = {
-    "text": types.String,
-    "integer": types.BigInteger,
-    "number": types.Double,
-    "boolean": types.Boolean,
-    "date": types.Date,
-    "timestamp": types.DateTime,
-}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _OPTIONS = {"timeout_s": float, "retries": int}
 
@@ -97,7 +90,7 @@ class SfumatoDialect(default.DefaultDialect):
     ) -> list[ReflectedColumn]:
         table = _table(connection, table_name)
         return [
-            *(_column(column["name"], _TYPES[column["type"]](), _told(column)) for column in table.columns),
+            *(_column(column["name"], _type(column["type"]), _told(column)) for column in table.columns),
             _column(table.unit, types.NullType(), "the privacy unit: COUNT(DISTINCT ...)"),
             *(_column(each["name"], types.BigInteger(), f"a measure of {each['counts']}") for each in table.measures),
         ]
@@ -148,6 +141,11 @@ def _table(connection: Connection, name: str) -> TableRow:
 
 def _column(name: str, kind: types.TypeEngine[Any], comment: str) -> ReflectedColumn:
     return {"name": name, "type": kind, "nullable": True, "default": None, "comment": comment}
+
+
+def _type(name: str) -> types.TypeEngine[Any]:
+    kind: types.TypeEngine[Any] = getattr(types, TYPES[name].sqlalchemy)()
+    return kind
 
 
 def _told(column: Mapping[str, Any]) -> str:

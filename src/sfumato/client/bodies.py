@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sfumato.errors import NotSupported
 from sfumato.query.predicate import AllOf, AnyOf, Cut, In, Predicate, Values
-from sfumato.query.values import MAX_INTEGER, typed
+from sfumato.query.values import read_value
+from sfumato.types import MAX_INTEGER
 
 if TYPE_CHECKING:
     from sfumato.query.request import Request
@@ -148,7 +149,7 @@ def _scalar(name: str, value: Any) -> str | int | float | bool | None:
 
 
 def _moment(name: str, value: date) -> date:
-    read = typed(name[:60], "timestamp" if isinstance(value, datetime) else "date", value)
+    read = read_value(name[:60], "timestamp" if isinstance(value, datetime) else "date", value)
     assert isinstance(read, date)  # noqa: S101 - for the type checker
     return read
 
@@ -176,6 +177,6 @@ def _exact_tree(where: Predicate) -> Predicate:
 
     def cut(at: Cut) -> Cut:
         inexact = isinstance(at.value, float | Decimal | Fraction)
-        return Cut(typed(where.column, "number", at.value), at.side) if inexact else at
+        return Cut(read_value(where.column, "number", at.value), at.side) if inexact else at
 
     return In(where.column, Values(tuple((cut(low), cut(high)) for low, high in where.values.intervals)))

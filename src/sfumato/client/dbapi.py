@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 from sfumato.client.client import Client
 from sfumato.client.selects import bound, shown
 from sfumato.errors import BudgetExhausted, Conflict, Failed, RateLimited, SfumatoError, Unauthorized
+from sfumato.types import TYPES
 from sfumato.wire import Answer, Tables
 
 apilevel: Final = "2.0"
@@ -88,9 +89,9 @@ class DBAPIType:
         return f"DBAPIType({', '.join(map(repr, sorted(self._codes)))})"
 
 
-STRING = DBAPIType("text")
-NUMBER = DBAPIType("integer", "number", "boolean")
-DATETIME = DBAPIType("date", "timestamp")
+STRING, NUMBER, DATETIME = (
+    DBAPIType(*(row.name for row in TYPES.values() if row.dbapi == name)) for name in ("STRING", "NUMBER", "DATETIME")
+)
 BINARY = DBAPIType()
 ROWID = DBAPIType()
 

@@ -15,7 +15,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from sfumato.errors import NotSupported
-from sfumato.query.values import decimal, typed
+from sfumato.query.values import decimal, read_value
+from sfumato.types import Type
 
 
 def bound(sql: str, parameters: Sequence[Any]) -> str:
@@ -46,13 +47,12 @@ def literal(value: Any) -> str:
     if isinstance(value, str):
         return exp.Literal.string(str.__str__(value)).sql()
     if isinstance(value, date):
-        kind = "timestamp" if isinstance(value, datetime) else "date"
-        moment = typed("a parameter", "timestamp" if kind == "timestamp" else "date", value)
-        return f"{kind.upper()} {exp.Literal.string(str(moment)).sql()}"
+        kind: Type = "timestamp" if isinstance(value, datetime) else "date"
+        return f"{kind.upper()} {exp.Literal.string(str(read_value('a parameter', kind, value))).sql()}"
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, float | Decimal | Fraction):
-        number = typed("a parameter", "number", value)
+        number = read_value("a parameter", "number", value)
         assert isinstance(number, Fraction)  # noqa: S101 - for the type checker
         return decimal(number)
     if value is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from sfumato.accounting import Charge
@@ -24,7 +24,7 @@ from sfumato.config.sections import PREFIX, Reference, Section, blamed, domain, 
 from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import Column, CountKind, Measure, Prices, TablePolicy
-from sfumato.query.values import Type
+from sfumato.types import TYPES, Type
 
 EngineType: TypeAlias = Literal["duckdb"]
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
@@ -146,7 +146,7 @@ class TableSettings:
         live = schema.get(name)
         if live is None:
             raise ConfigError(where, f"is not in the table{nearest(name, schema)}")
-        if live not in get_args(Type):
+        if live not in TYPES:
             raise ConfigError(
                 where, "has a type that cannot be asked about; leave it out, or ask for a view that casts it"
             )

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from sfumato.query.policy import Measure
 from sfumato.query.predicate import AllOf, Cut, In, Predicate, Values
-from sfumato.query.values import MAX_TEXT, Type, Value, decimal
+from sfumato.query.values import decimal
+from sfumato.types import MAX_TEXT, Type, Value
 
 COUNT = "sfumato_count"
 ROWS = "sfumato_rows"

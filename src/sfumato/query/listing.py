@@ -16,7 +16,7 @@ from sqlglot import exp
 from sfumato.errors import NotSupported
 from sfumato.query.policy import Column, Policy
 from sfumato.query.sql import MAX_LENGTH, Reader, check_clauses, example, limit_digits, parsed, referenced, table_of
-from sfumato.query.values import Value
+from sfumato.types import Value
 
 _CLAUSES = {"expressions", "from_", "distinct", "order", "limit"}
 

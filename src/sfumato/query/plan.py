@@ -31,7 +31,8 @@ from sfumato.query.counting import Counting, count_query
 from sfumato.query.policy import MAX_DOMAIN, Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.predicate import Predicate
 from sfumato.query.request import Request, TopK, Total, canonical, written
-from sfumato.query.values import Type, Value, spelled
+from sfumato.query.values import spelling
+from sfumato.types import Type, Value
 
 Key: TypeAlias = tuple[Value, ...]
 
@@ -231,7 +232,7 @@ def _atom(
             guaranteed=[column.guaranteed for column in columns],
             measure=[measure.counts, measure.column, measure.max_per_unit],
             where=str(where),
-            domain=None if domain is None else [[spelled(value) for value in key] for key in domain],
+            domain=None if domain is None else [[spelling(value) for value in key] for key in domain],
             longest=_longest(table, domain),
             mechanism=mechanism.fingerprint(),
             noise=[mechanism.noise.family, mechanism.noise.parameter],

@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 from sfumato.accounting.numbers import positive, probability, whole
 from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
-from sfumato.query.values import Type, Value, typed
+from sfumato.query.values import read_value
+from sfumato.types import Type, Value
 
 CountKind: TypeAlias = Literal["units", "rows", "sum"]
 
@@ -41,7 +42,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if self.domain is not None:
-            values = tuple(sorted({typed(self.name, self.type, value) for value in self.domain}))
+            values = tuple(sorted({read_value(self.name, self.type, value) for value in self.domain}))
             object.__setattr__(self, "domain", values)
             whole(f"{self.name}.domain", len(values), at_least=1, at_most=MAX_DOMAIN)
         if self.max_groups is not None:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import TypeAlias
 
-from sfumato.query.values import Value, following, spelled
+from sfumato.query.values import spelling, successor
+from sfumato.types import Value
 
 
 @total_ordering
@@ -226,7 +227,7 @@ def _stepped(cut: Cut) -> Cut:
         return {(False, -1): BELOW, (True, 1): ABOVE}.get((cut.value, cut.side), Cut(True, -1))
     if cut.side != 1 or cut.value is None:
         return cut
-    step = following(cut.value)
+    step = successor(cut.value)
     return cut if step is None else Cut(step, -1)
 
 
@@ -237,4 +238,4 @@ def _single(low: Cut, high: Cut) -> bool:
 def _edge(cut: Cut) -> str:
     if cut.value is None:
         return "-" if cut.side < 0 else "+"
-    return f"{'<' if cut.side < 0 else '>'}{spelled(cut.value)!r}"
+    return f"{'<' if cut.side < 0 else '>'}{spelling(cut.value)!r}"

@@ -33,7 +33,8 @@ from sfumato.query.predicate import (
     size,
 )
 from sfumato.query.predicate import Cut as At
-from sfumato.query.values import Value, plain, typed
+from sfumato.query.values import json_value, read_value
+from sfumato.types import Value
 
 Where: TypeAlias = Mapping[str, Any]
 
@@ -96,8 +97,8 @@ _OPERATORS: dict[str, Callable[[Any], Values]] = {
 def compared(column: Column, operator: str, raw: Any) -> Predicate:
     """column OPERATOR value, for one of eq, ne, lt, le, gt, ge, in, between."""
     if operator in _OPERATORS:
-        return In(column.name, _OPERATORS[operator](typed(column.name, column.type, raw)))
-    values = [typed(column.name, column.type, item) for item in _listed(column, operator, raw)]
+        return In(column.name, _OPERATORS[operator](read_value(column.name, column.type, raw)))
+    values = [read_value(column.name, column.type, item) for item in _listed(column, operator, raw)]
     if operator == "in":
         return In(column.name, Values.of(*values))
     low, high = values
@@ -143,7 +144,7 @@ def _leaf(column: str, values: Values) -> dict[str, Any]:
 
 def _lists(column: str, points: Sequence[Value]) -> list[dict[str, Any]]:
     """The values in lists of the length that can be read, one at least."""
-    listed = [plain(point) for point in points]
+    listed = [json_value(point) for point in points]
     return [{column: listed[at : at + MAX_VALUES]} for at in range(0, max(len(listed), 1), MAX_VALUES)]
 
 
@@ -154,7 +155,7 @@ def _either(parts: list[dict[str, Any]]) -> dict[str, Any]:
 def _range(interval: Interval) -> dict[str, Any]:
     low, high = interval
     bounds = ("ge" if low.side < 0 else "gt", low.value), ("lt" if high.side < 0 else "le", high.value)
-    return {operator: plain(value) for operator, value in bounds if value is not None}
+    return {operator: json_value(value) for operator, value in bounds if value is not None}
 
 
 def _of_policy(where: Predicate, table: TablePolicy) -> Predicate:
@@ -165,7 +166,7 @@ def _of_policy(where: Predicate, table: TablePolicy) -> Predicate:
     column = table.column(where.column)
 
     def cut(at: At) -> At:
-        return at if at.value is None else At(typed(column.name, column.type, at.value), at.side)
+        return at if at.value is None else At(read_value(column.name, column.type, at.value), at.side)
 
     return In(column.name, Values.union((cut(low), cut(high)) for low, high in where.values.intervals))
 

@@ -24,8 +24,8 @@ from sfumato.query.counting import condition, usable
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.predicate import pruned
 from sfumato.query.sql import read_filter
-from sfumato.query.values import MAX_DIGITS, MAX_TEXT, Type
 from sfumato.release.bounding import check_columns
+from sfumato.types import MAX_DIGITS, MAX_TEXT, Type
 
 ROWS, PUBLIC = "rows", "public_keys"
 

@@ -22,7 +22,7 @@ from sfumato.ledger.cells import Place, Seal, Seals
 from sfumato.query.reports.entities import Entities, Tenancy
 from sfumato.query.reports.policy import ReportPolicy, guarantee
 from sfumato.query.reports.request import find_report, read_report
-from sfumato.query.values import plain
+from sfumato.query.values import json_value
 from sfumato.reports.answers import answered
 from sfumato.reports.cells import Cells
 from sfumato.reports.plan import PlannedReport, placed
@@ -64,7 +64,7 @@ class Reports:
             yield ReportRow(
                 report=policy.name,
                 statistics=tuple(policy.statistics),
-                attributes={name: [plain(value) for value in each.domain] for name, each in policy.attributes.items()},
+                attributes={name: [*map(json_value, each.domain)] for name, each in policy.attributes.items()},
                 entities=policy.levels,
                 levels=policy.calendar.levels,
                 zone=policy.calendar.zone,

@@ -29,7 +29,8 @@ from sfumato.query.reports.calendar import Span
 from sfumato.query.reports.counting import ReportCounting, segment_query, selection, values_of
 from sfumato.query.reports.entities import Entities, Path
 from sfumato.query.reports.policy import Attribute, ReportPolicy
-from sfumato.query.values import Value, plain, typed
+from sfumato.query.values import json_value, read_value
+from sfumato.types import Value
 
 MAX_COUNT = 2**40
 TOTAL = ("",)
@@ -81,7 +82,7 @@ class Block:
 
 @lru_cache(64)
 def _texts(attribute: Attribute) -> tuple[str, ...]:
-    return tuple(json.dumps(plain(value)) for value in attribute.domain)
+    return tuple(json.dumps(json_value(value)) for value in attribute.domain)
 
 
 def definition(policy: ReportPolicy, statistic: str, attribute: str | None, level: str, depth: int) -> str:
@@ -309,7 +310,7 @@ def _values(
 
 def _number(name: str, cell: Any) -> Value | None:
     try:
-        return typed(name, "number", cell)
+        return read_value(name, "number", cell)
     except NotSupported:  # of more digits than a domain can hold
         return None
 
@@ -358,7 +359,7 @@ def _within(policy: ReportPolicy, paths: Sequence[Path], entities: Entities) -> 
     named = list(zip(policy.levels, ([name] for name in top), strict=False))
     if policy.reach == "leaf":
         named = [(policy.levels[-1], [leaf[-1] for leaf in entities.leaves(top)])]
-    held = [(column, [typed(column, policy.types[column], name) for name in names]) for column, names in named]
+    held = [(column, [read_value(column, policy.types[column], name) for name in names]) for column, names in named]
     return pruned(all_of([In(column, Values.of(*names)) for column, names in held]))
 
 

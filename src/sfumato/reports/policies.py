@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from sqlglot import exp
 
@@ -15,7 +15,8 @@ from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.reports.entities import Entities
 from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic
 from sfumato.query.request import canonical
-from sfumato.query.values import Type, plain
+from sfumato.query.values import json_value
+from sfumato.types import TYPES, Type
 
 LISTS = "list of "
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -65,7 +66,7 @@ def read_entities(policy: ReportPolicy, catalog: Catalog) -> Entities:
 
 
 def _name(value: Any) -> str:
-    return str(plain(value) if not isinstance(value, str) else value)
+    return str(json_value(value) if not isinstance(value, str) else value)
 
 
 def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
@@ -87,7 +88,7 @@ def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> Report
             },
             levels=settings.levels,
             reach=_reach(settings, schema, f"{here}.entities"),
-            types={name: cast(Type, kind) for name, kind in schema.items() if kind in get_args(Type)},
+            types={name: cast(Type, kind) for name, kind in schema.items() if kind in TYPES},
             unit=table.privacy_unit,
             min_count=settings.min_count,
             fanout=settings.fanout,
@@ -120,7 +121,7 @@ def _check_time(policy: ReportPolicy, schema: Mapping[str, str], where: str) -> 
 def _statistic(name: str, settings: StatisticSettings, schema: Mapping[str, str], where: str) -> ReportStatistic:
     if settings.column is not None and _live(settings.column, schema, f"{where}.sum") != "integer":
         raise ConfigError(f"{where}.sum", f"must be a column of whole numbers; {settings.column} is not")
-    columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in get_args(Type)}
+    columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in TYPES}
     try:
         predicate = canonical(settings.where, TablePolicy("the table", "", columns, {}))
     except (InvalidArgument, NotSupported) as problem:

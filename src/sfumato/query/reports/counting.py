@@ -18,7 +18,7 @@ from sqlglot import exp
 from sfumato.query.counting import clipped, column_of, condition, condition_in, literal, whole_literal
 from sfumato.query.predicate import EVERYTHING, Predicate, Values, any_of, columns_of
 from sfumato.query.reports.policy import ReportPolicy, ReportStatistic
-from sfumato.query.values import Value
+from sfumato.types import Value
 
 SEGMENT, UPTO = "sfumato_segment", "sfumato_upto"
 MAX_ROW_VALUE = 2**31

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from sfumato.errors import NotFound, NotSupported
 from sfumato.mechanisms.consistency import Tree
-from sfumato.query.values import Type, typed
+from sfumato.query.values import read_value
+from sfumato.types import Type
 
 Path: TypeAlias = tuple[str, ...]
 Tenancy: TypeAlias = Mapping[str, Collection[str | Path]]
@@ -62,7 +63,7 @@ class Entities:
         """Whether a row can have this name, and in no other spelling."""
         kind = self._kinds.get(level, "text")
         try:
-            return bool(name) and str(typed(level, kind, name)) == name
+            return bool(name) and str(read_value(level, kind, name)) == name
         except NotSupported:
             return False
 

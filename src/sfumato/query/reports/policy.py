@@ -28,7 +28,7 @@ from sfumato.query.predicate import (
     pruned,
 )
 from sfumato.query.reports.calendar import Calendar
-from sfumato.query.values import Type, Value
+from sfumato.types import Type, Value
 
 Option: TypeAlias = Literal["monotone", "totals", "tree", "actions"]
 Unit: TypeAlias = Literal["event", "person"]
