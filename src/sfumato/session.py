@@ -11,10 +11,10 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, Unpack
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
@@ -38,7 +38,8 @@ from sfumato.mechanisms import Step, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, TablePolicy
-from sfumato.query.request import Request
+from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
+from sfumato.query.request import NOT_A_REQUEST, Request
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
 from sfumato.query.values import json_value
@@ -157,40 +158,20 @@ class Session:
         before = None if cursor is None else int(cursor)
         return self._desk.ledger.history(analyst, before=before, rows=whole("rows", rows, at_least=1, at_most=10_000))
 
+    @takes_report_keywords
     def report(
         self,
         report: str | Mapping[str, Any] | None = None,
         *,
         analyst: str,
-        statistics: str | Sequence[str] | None = None,
-        entity: Mapping[str, str] | None = None,
-        attribute: str | None = None,
-        start: str | date | None = None,
-        end: str | date | None = None,
-        granularity: str | None = None,
-        top: int | None = None,
-        options: Sequence[str] | None = None,
+        **keywords: Unpack[ReportKeywords],
     ) -> Report:
         """Numbers of an entity over time, which stay what they are. Free; the receipt carries the report's guarantee.
 
         The range is [start, end), as clocks show it in the report's zone. Or hand over the whole question as the HTTP
         interface takes it.
         """
-        named = {
-            "statistics": statistics,
-            "entity": entity,
-            "attribute": attribute,
-            "start": start,
-            "end": end,
-            "granularity": granularity,
-            "top": top,
-            "options": options,
-        }
-        given = {name: value for name, value in named.items() if value is not None}
-        if isinstance(report, Mapping) and given:
-            raise NotSupported(f"{next(iter(given))}: stands beside a whole question; put it inside")
-        question = report if isinstance(report, Mapping) else {"report": report, **given}
-        reader = self.config.analyst(analyst)
+        question, reader = report_question(report, keywords), self.config.analyst(analyst)
         return self._reports.report(question, reader.entities, self.budget(analyst).accounts[0])
 
     def reseal(
@@ -400,7 +381,7 @@ def _read(question: RequestLike, policy: Policy) -> Request:
     if isinstance(question, Mapping):
         return read_request(question, policy)
     if not isinstance(question, Request):
-        raise NotSupported("a question is SQL, a TopK, a Histogram or a Total, or one of these as a dictionary")
+        raise NotSupported(NOT_A_REQUEST)
     return question
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import NotSupported
 from sfumato.query.plan import plan
-from sfumato.query.predicate import ABOVE, BELOW, Cut, In, Values, all_of, any_of, negated
+from sfumato.query.predicate import ABOVE, BELOW, Cut, In, Values, all_of, any_of, negate
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
@@ -53,7 +53,7 @@ def leaves(draw):
 
 def branches(inner):
     parts = st.lists(inner, max_size=4)
-    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negated, inner)
+    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negate, inner)
 
 
 filters = st.recursive(leaves(), branches, max_leaves=10)

@@ -13,6 +13,7 @@ import click
 from sfumato.cli import output
 from sfumato.cli.output import Commands, answering, paragraphs, read, show, with_config
 from sfumato.errors import InvalidArgument, LedgerFailed, NotSupported
+from sfumato.query.reports.request import FIELDS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from sfumato.reports.reseal import Reseal
     from sfumato.wire import Report
 
-_OPTIONS = {name: f"--{name}" for name in ("report", "entity", "attribute", "start", "end", "granularity", "top")} | {
+# From a field of a question to the option that it comes from.
+OPTIONS = {field: f"--{field}" for field in FIELDS} | {
     "statistics": "--statistic",
     "options": "--option",
     "start and end": "--start and --end",
@@ -122,13 +124,8 @@ def _typed_name(context: click.Context, name: str) -> str:
 
 def _question(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
     """The question as the HTTP interface takes it."""
-    for option, told in (
-        ("--analyst", "analyst"),
-        ("--statistic", "statistics"),
-        ("--start", "start"),
-        ("--end", "end"),
-    ):
-        if not given[told]:
+    for name, option in (("analyst", "--analyst"), *((name, OPTIONS[name]) for name in ("statistics", "start", "end"))):
+        if not given[name]:
             raise click.UsageError(f"Missing option '{option}'.", context)
     if given["no_options"] and given["options"]:
         raise InvalidArgument("--no-options", "stands beside --option; leave one of them out")
@@ -157,14 +154,14 @@ def _entity(texts: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _spelled() -> Iterator[None]:
-    """What is wrong with a field, told of the option that it came from."""
+    """Name the option that a refused field comes from, and write an entity as the option takes it."""
     try:
         yield
     except NotSupported as refused:
-        field, colon, problem = re.sub(r"\{'([^']*)': '([^']*)'\}", r"\1=\2", str(refused)).partition(": ")
-        raise NotSupported(f"{_OPTIONS[field]}: {problem}" if colon and field in _OPTIONS else str(refused)) from None
+        problem = re.sub(r"\{'([^']*)': '([^']*)'\}", r"\1=\2", refused.problem)
+        raise NotSupported(problem, field=OPTIONS.get(refused.field, refused.field)) from None
     except InvalidArgument as refused:
-        raise InvalidArgument(_OPTIONS.get(refused.argument, refused.argument), refused.problem) from None
+        raise InvalidArgument(OPTIONS.get(refused.argument, refused.argument), refused.problem) from None
 
 
 def _save(found: Report, path: Path) -> None:
@@ -191,7 +188,7 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
       sfumato report explain --report ads
     """
     from sfumato.catalog import Catalog
-    from sfumato.query.reports.request import find_report
+    from sfumato.query.reports.read import find_report
     from sfumato.reports.policies import report_policies
 
     settings = read(config)

@@ -28,9 +28,10 @@ from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.mechanisms import MECHANISMS, Mechanism, context
 from sfumato.mechanisms.mechanism import Ranking
 from sfumato.query.counting import Counting, count_query
+from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import MAX_DOMAIN, Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.predicate import Predicate
-from sfumato.query.request import Request, TopK, Total, canonical, written
+from sfumato.query.request import Request, TopK, Total, filter_json
 from sfumato.query.values import spelling
 from sfumato.types import Type, Value
 
@@ -80,7 +81,7 @@ class Plan:
     @property
     def request(self) -> dict[str, Any]:
         """The request in one form per meaning, ready for JSON: read back, it has this very plan."""
-        asked = {"table": self.table, "measure": self.measure, "where": written(self.where)}
+        asked = {"table": self.table, "measure": self.measure, "where": filter_json(self.where)}
         if not self.columns:
             return {"type": "total", **asked}
         return {"type": "top_k", **asked, "by": list(self.columns), "k": self.k, "counts": self.counts}
@@ -91,7 +92,7 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> P
     table = policy.table(request.table)
     measure = table.measure(request.measure)
     columns = () if isinstance(request, Total) else _grouped(request.by, table)
-    where = canonical(request.where, table)
+    where = canonical_filter(request.where, table)
     domain = _domain(columns)
     full = _mechanism(columns, domain, measure, table, prices)
     k, counts = _length(request, table, domain), _counts(request)
@@ -131,10 +132,10 @@ def _grouped(by: str | Sequence[str], table: TablePolicy) -> tuple[Column, ...]:
     """The grouped columns in one order: a key is a set of columns taken together."""
     names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise NotSupported("by: name a column, or several as a list")
+        raise NotSupported("name a column, or several as a list", field="by")
     columns = {table.column(name).name: table.column(name) for name in names}
     if len(columns) < len(names):
-        raise NotSupported("by: a column is named twice")
+        raise NotSupported("a column is named twice", field="by")
     return tuple(columns[name] for name in sorted(columns))
 
 
@@ -144,7 +145,9 @@ def _domain(columns: Sequence[Column]) -> tuple[Key, ...] | None:
     if any(domain is None for domain in domains):
         return None
     if math.prod(len(domain or ()) for domain in domains) > MAX_DOMAIN:
-        raise NotSupported(f"by: these columns have more than {MAX_DOMAIN} combinations; group by fewer of them")
+        raise NotSupported(
+            f"these columns have more than {MAX_DOMAIN} combinations; group by fewer of them", field="by"
+        )
     return tuple(itertools.product(*(domain or () for domain in domains)))
 
 
@@ -161,13 +164,14 @@ def _length(request: Request, table: TablePolicy, domain: tuple[Key, ...] | None
     try:
         return min(whole("k", request.k, at_least=1, at_most=table.max_k), longest)
     except InvalidArgument as error:
-        raise NotSupported(f"{error}; {table.name} gives lists of 1 to {table.max_k} rows") from None
+        problem = f"{error.problem}; {table.name} gives lists of 1 to {table.max_k} rows"
+        raise NotSupported(problem, field="k") from None
 
 
 def _counts(request: Request) -> bool:
     counts = not isinstance(request, TopK) or request.counts
     if not isinstance(counts, bool):
-        raise NotSupported("counts: must be true, or false for a list without its counts")
+        raise NotSupported("must be true, or false for a list without its counts", field="counts")
     return counts
 
 

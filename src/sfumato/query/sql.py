@@ -26,9 +26,10 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import NotSupported
+from sfumato.query.filters import compare
 from sfumato.query.policy import Column, Measure, Policy, TablePolicy
-from sfumato.query.predicate import EVERYTHING, NOTHING, Predicate, all_of, any_of, negated
-from sfumato.query.request import MAX_DEPTH, Histogram, Request, TopK, Total, compared
+from sfumato.query.predicate import EVERYTHING, NOTHING, Predicate, all_of, any_of, negate
+from sfumato.query.request import MAX_DEPTH, Histogram, Request, TopK, Total
 
 MAX_LENGTH = 20_000
 MAX_TOKENS = 5_000
@@ -352,7 +353,7 @@ class Reader:
             join = all_of if isinstance(node, exp.And) else any_of
             return join([self.where(part) for part in node.flatten()])
         if isinstance(node, exp.Not):
-            return negated(self.where(node.this))
+            return negate(self.where(node.this))
         if isinstance(node, exp.Boolean):
             return EVERYTHING if node.this else NOTHING
         if isinstance(node, exp.Column):
@@ -363,22 +364,22 @@ class Reader:
         column = self.column(node)
         if column.type != "boolean":
             raise NotSupported(f"{column.name} is not a condition; compare it with something")
-        return compared(column, "eq", True)
+        return compare(column, "eq", True)
 
     def _comparison(self, node: exp.Expr) -> Predicate:
         if type(node) in _COMPARISONS:
             forwards, backwards = _COMPARISONS[type(node)]
             if isinstance(node.this, exp.Column):
-                return compared(self.column(node.this), forwards, _literal(node.expression))
-            return compared(self.column(node.expression), backwards, _literal(node.this))
+                return compare(self.column(node.this), forwards, _literal(node.expression))
+            return compare(self.column(node.expression), backwards, _literal(node.this))
         if isinstance(node, exp.In) and not any(
             v for clause, v in node.args.items() if clause not in ("this", "expressions")
         ):
             values = [_literal(value) for value in node.expressions]
-            return compared(self.column(node.this), "in", values)
+            return compare(self.column(node.this), "in", values)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             bounds = [_literal(node.args["low"]), _literal(node.args["high"])]
-            return compared(self.column(node.this), "between", bounds)
+            return compare(self.column(node.this), "between", bounds)
         raise NotSupported(_LITERALS)
 
 

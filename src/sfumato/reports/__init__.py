@@ -21,7 +21,7 @@ from sfumato.errors import EngineFailed
 from sfumato.ledger.cells import Place, Seal, Seals
 from sfumato.query.reports.entities import Entities, Tenancy
 from sfumato.query.reports.policy import ReportPolicy, guarantee
-from sfumato.query.reports.request import find_report, read_report
+from sfumato.query.reports.read import find_report, read_report
 from sfumato.query.values import json_value
 from sfumato.reports.answers import answered
 from sfumato.reports.cells import Cells

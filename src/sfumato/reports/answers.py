@@ -17,7 +17,7 @@ from sfumato.mechanisms.report_noise import CANONICAL
 from sfumato.query.reports.calendar import ALL
 from sfumato.query.reports.entities import Family, Path
 from sfumato.query.reports.policy import OPTIONS, ReportGuarantee, ReportPolicy, guarantee
-from sfumato.query.reports.request import ReportRequest
+from sfumato.query.reports.read import ReportRequest
 from sfumato.reports.cells import vectors
 from sfumato.reports.numbers import Array, Which, error95
 from sfumato.reports.plan import PlannedReport

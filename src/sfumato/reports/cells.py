@@ -24,7 +24,7 @@ from sfumato.errors import EngineFailed, NotSupported
 from sfumato.ledger.cells import CellCounts, Place, Seal, Seals
 from sfumato.mechanisms import Rng, context
 from sfumato.mechanisms.report_noise import canonical_laplace
-from sfumato.query.predicate import EVERYTHING, In, Predicate, Values, all_of, pruned
+from sfumato.query.predicate import EVERYTHING, In, Predicate, Values, all_of, prune
 from sfumato.query.reports.calendar import Span
 from sfumato.query.reports.counting import ReportCounting, segment_query, selection, values_of
 from sfumato.query.reports.entities import Entities, Path
@@ -360,7 +360,7 @@ def _within(policy: ReportPolicy, paths: Sequence[Path], entities: Entities) -> 
     if policy.reach == "leaf":
         named = [(policy.levels[-1], [leaf[-1] for leaf in entities.leaves(top)])]
     held = [(column, [read_value(column, policy.types[column], name) for name in names]) for column, names in named]
-    return pruned(all_of([In(column, Values.of(*names)) for column, names in held]))
+    return prune(all_of([In(column, Values.of(*names)) for column, names in held]))
 
 
 def _above(paths: Sequence[Path]) -> Path:

@@ -14,7 +14,7 @@ from sfumato.ledger.cells import Place, Seal
 from sfumato.mechanisms import context
 from sfumato.query.reports.calendar import ALL, Span
 from sfumato.query.reports.entities import Entities, Family, Path, Tenancy
-from sfumato.query.reports.request import ReportRequest
+from sfumato.query.reports.read import ReportRequest
 from sfumato.reports.cells import Block
 from sfumato.reports.numbers import Numbers
 
@@ -46,7 +46,7 @@ class PlannedReport:
     def digest(self, found: Mapping[Place, Seal]) -> str:
         """A name for the answer: the question, how far it goes, and the stored cells it is made of."""
         sealed = sorted(f"{place.key} {seal.number} {seal.nonce.hex()}" for place, seal in found.items())
-        asked, end = self.asked.encoded(self.path), self.end.isoformat()
+        asked, end = self.asked.encode(self.path), self.end.isoformat()
         encoded = context(question=asked, end=end, sealed=json.dumps(sealed))
         return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
 
@@ -57,14 +57,16 @@ def placed(
     """The question about one entity, at a moment; a refusal where nothing is complete, or where it is too long."""
     policy = asked.policy
     if "tree" in asked.options and policy.levels and not entities.listed:
-        raise NotSupported("options: tree needs a table of entities, which says whose children there are")
+        raise NotSupported("tree needs a table of entities, which says whose children there are", field="options")
     family = entities.family(path, policy.fanout, whole="tree" in asked.options)
     if "tree" in asked.options and not entities.visible(family.paths[0], tenancy):
-        raise NotSupported(f"options: tree is for those who may see the whole {policy.levels[0]}; leave it out")
+        raise NotSupported(f"tree is for those who may see the whole {policy.levels[0]}; leave it out", field="options")
     end = min(asked.end, policy.calendar.complete(now, policy.lag))
     if end <= asked.start:
         latest = policy.calendar.wall(end).isoformat(sep=" ", timespec="minutes")
-        raise NotSupported(f"start: nothing of this range is complete yet; the last complete epoch ends at {latest}")
+        raise NotSupported(
+            f"nothing of this range is complete yet; the last complete epoch ends at {latest}", field="start"
+        )
     numbers, steps = _numbers(asked, family, end)
     question = PlannedReport(asked, path, family, entities, numbers, _blocks(asked, family, numbers.spans), steps, end)
     _check_size(question)
@@ -101,10 +103,12 @@ def _check_length(asked: ReportRequest, family: Family, end: datetime) -> None:
     calendar = asked.policy.calendar
     most = MAX_ENDS if len(family.paths) == 1 else MAX_TOGETHER // len(family.paths)
     if "monotone" in asked.options and calendar.about(asked.start, end, calendar.levels[0]) > most:
-        raise NotSupported(f"options: monotone looks at each {calendar.levels[0]}, at most {most:,}; shorten the range")
+        raise NotSupported(
+            f"monotone looks at each {calendar.levels[0]}, at most {most:,}; shorten the range", field="options"
+        )
     level = calendar.levels[-1] if asked.granularity == ALL else asked.granularity
     if calendar.about(asked.start, end, level) > MAX_SPANS:
-        raise NotSupported(f"start and end: this is more than {MAX_SPANS:,} times a {level}; shorten the range")
+        raise NotSupported(f"this is more than {MAX_SPANS:,} times a {level}; shorten the range", field="start and end")
 
 
 def _blocks(asked: ReportRequest, family: Family, spans: tuple[Span, ...]) -> tuple[Block, ...]:
@@ -125,4 +129,4 @@ def _check_size(question: PlannedReport) -> None:
         raise NotSupported(f"this rests on more than {MAX_CELLS:,} cells; {ways}")
     values = 1 if asked.attribute is None else len(asked.policy.attributes[asked.attribute].domain)
     if len(question.steps) * min(values, asked.top or values) > MAX_ROWS:
-        raise NotSupported(f"granularity: this gives more than {MAX_ROWS:,} rows; take a coarser one, or a top")
+        raise NotSupported(f"this gives more than {MAX_ROWS:,} rows; take a coarser one, or a top", field="granularity")

@@ -11,10 +11,10 @@ from sfumato.catalog import Catalog
 from sfumato.config import Config
 from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
+from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.reports.entities import Entities
 from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic
-from sfumato.query.request import canonical
 from sfumato.query.values import json_value
 from sfumato.types import TYPES, Type
 
@@ -123,7 +123,7 @@ def _statistic(name: str, settings: StatisticSettings, schema: Mapping[str, str]
         raise ConfigError(f"{where}.sum", f"must be a column of whole numbers; {settings.column} is not")
     columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in TYPES}
     try:
-        predicate = canonical(settings.where, TablePolicy("the table", "", columns, {}))
+        predicate = canonical_filter(settings.where, TablePolicy("the table", "", columns, {}))
     except (InvalidArgument, NotSupported) as problem:
         raise ConfigError(f"{where}.where", str(problem)) from None
     return ReportStatistic(name, settings.epsilon, settings.column, predicate, settings.of)

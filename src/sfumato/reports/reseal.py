@@ -117,7 +117,7 @@ def _told(
 def _range(policy: ReportPolicy, start: Any, end: Any) -> tuple[datetime, datetime]:
     first, last = policy.calendar.instant("start", start), policy.calendar.instant("end", end)
     if first >= last:
-        raise NotSupported("end: must come after start; the range begins with start and ends before end")
+        raise NotSupported("must come after start; the range begins with start and ends before end", field="end")
     return first, last
 
 
@@ -126,8 +126,9 @@ def related(entities: Entities, path: Path) -> Iterator[Path]:
     if not entities.listed and len(path) < len(entities.levels):
         level, lowest = entities.levels[len(path) - 1], entities.levels[-1]
         raise NotSupported(
-            f"entity: no table of entities lists what is below {level} {path[-1][:60]}; name its {lowest} too, or "
-            "leave it out to seal all of them anew"
+            f"no table of entities lists what is below {level} {path[-1][:60]}; name its {lowest} too, or leave it out "
+            "to seal all of them again",
+            field="entity",
         )
     yield from (path[:depth] for depth in range(1, len(path) + 1))
     below = list(entities.children(path))

@@ -80,7 +80,7 @@ class Entities:
             raise NotFound(f"there is no {level} {name[:60]!r} that you may ask about")
         if len(seen) > 1:
             above = self.levels[depth - 1]
-            raise NotSupported(f"entity: several are called {level} {name[:60]!r}; name its {above} too")
+            raise NotSupported(f"several are called {level} {name[:60]!r}; name its {above} too", field="entity")
         return seen[0]
 
     def _everybody(self, tenancy: Tenancy | None) -> Path:
@@ -90,15 +90,15 @@ class Entities:
 
     def _checked(self, entity: Mapping[str, str]) -> dict[str, str]:
         example = ", ".join(f"{level!r}: '7'" for level in self.levels[:1])
-        shape = f"entity: must name one of {', '.join(self.levels)}, such as {{{example}}}"
+        shape = f"must name one of {', '.join(self.levels)}, such as {{{example}}}"
         if not self.levels and entity:
-            raise NotSupported("entity: this report has no entities; leave it out")
+            raise NotSupported("this report has no entities; leave it out", field="entity")
         if not isinstance(entity, Mapping) or (self.levels and not entity):
-            raise NotSupported(shape)
+            raise NotSupported(shape, field="entity")
         for level, name in entity.items():
             named = isinstance(name, str) or (type(name) is int and abs(name) < 2**63)
             if level not in self.levels or not named:
-                raise NotSupported(shape)
+                raise NotSupported(shape, field="entity")
         return {level: str(name) for level, name in entity.items()}
 
     def _fits(self, path: Path, names: Mapping[str, str]) -> bool:
@@ -108,7 +108,9 @@ class Entities:
         """Without a table of entities nobody can tell whose an entity is, so that its whole path is needed."""
         missing = [level for level in self.levels[:depth] if level not in names]
         if missing:
-            raise NotSupported(f"entity: name its {' and '.join(missing)} too; no table of entities says which that is")
+            raise NotSupported(
+                f"name its {' and '.join(missing)} too; no table of entities says which that is", field="entity"
+            )
         path = tuple(names[level] for level in self.levels[: depth + 1])
         return (path,) if all(map(self.could_be, self.levels, path)) else ()
 

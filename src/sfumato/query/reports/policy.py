@@ -25,7 +25,7 @@ from sfumato.query.predicate import (
     all_of,
     any_of,
     columns_of,
-    pruned,
+    prune,
 )
 from sfumato.query.reports.calendar import Calendar
 from sfumato.types import Type, Value
@@ -222,7 +222,7 @@ def _holding(
         yield names
         return
     first, *others = statistics
-    both = pruned(all_of([where, _in_doubles(first.where)]))
+    both = prune(all_of([where, _in_doubles(first.where)]))
     if both != NOTHING:
         yield from _holding(others, (*names, first.name), both)
     if both == NOTHING or first.where != EVERYTHING:
