@@ -12,8 +12,7 @@ import pytest
 from adverts import Adverts, events, hierarchy
 
 from sfumato.catalog import Catalog
-from sfumato.config import Config, Reference, read_config
-from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
+from sfumato.config import AttributeSettings, Config, Reference, ReportSettings, StatisticSettings, read_config
 from sfumato.errors import ConfigError
 from sfumato.query.reports.calendar import Calendar
 from sfumato.reports.policies import report_policies, report_problems
@@ -234,8 +233,8 @@ WRONG = {
     (
         '"known to the advertiser"',
         '"yes"',
-    ): "reports.ads.exact_totals: totals without noise have no guarantee. "
-    'Whoever admits that writes "known to the advertiser"; leave it out otherwise',
+    ): "reports.ads.exact_totals: totals without noise have no guarantee; "
+    'to admit that write "known to the advertiser", otherwise leave it out',
     (
         '"known to the advertiser"',
         "true",
@@ -345,11 +344,11 @@ WRONG = {
     (
         ATTRIBUTE,
         ATTRIBUTE + "city = {}\n",
-    ): "reports.ads.attributes.city.domain: is missing; only values that are public before anybody acts can be shown",
+    ): "reports.ads.attributes.city.domain: is missing; a report shows only values that are public before any event",
     (
         ATTRIBUTE,
         ATTRIBUTE + 'city = { domain = "unknown" }\n',
-    ): "reports.ads.attributes.city.domain: is missing; only values that are public before anybody acts can be shown",
+    ): "reports.ads.attributes.city.domain: is missing; a report shows only values that are public before any event",
     (
         ATTRIBUTE,
         ATTRIBUTE + 'city = { domain = "Bern" }\n',

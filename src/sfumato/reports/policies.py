@@ -8,8 +8,7 @@ from typing import Any, Literal, cast
 from sqlglot import exp
 
 from sfumato.catalog import Catalog
-from sfumato.config import Config
-from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
+from sfumato.config import AttributeSettings, Config, ReportSettings, StatisticSettings
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
