@@ -581,7 +581,7 @@ DIFFERENT = {
     (
         'table = "creatives"',
         'table = "twice"',
-    ): "reports.ads.entities.table: must list each creative once, or nobody can tell whose an event is",
+    ): "reports.ads.entities.table: must list each creative once; otherwise it is not known whose an event is",
     (
         '"account", "campaign", "creative"]',
         '"account", "campaign"]',

@@ -8,7 +8,7 @@ from rich.table import Table
 from sfumato.cli.output import items, paragraphs
 from sfumato.cli.terminal import Words, indented
 from sfumato.cli.terminal.reports import listing
-from sfumato.reports.explain import ReportExplanation, amount, meaning, not_covered, together
+from sfumato.reports.explain import ReportExplanation, amount, joint_statistics, meaning, not_covered
 
 
 def explanation(explained: ReportExplanation, standing: str) -> RenderableType:
@@ -20,7 +20,7 @@ def explanation(explained: ReportExplanation, standing: str) -> RenderableType:
         *(Words(head, "bold", cropped=False), ""),
         *(indented(Words(explained.formula, cropped=False)), ""),
         *(indented(_factors(explained)), ""),
-        *(paragraphs(" ".join(together(policy))), ""),
+        *(paragraphs(" ".join(joint_statistics(policy))), ""),
     ]
     if policy.attributes:
         parts += [indented(_attributes(explained)), ""]

@@ -132,7 +132,7 @@ def _range(serial: Mapping[str, Any], calendar: Calendar) -> tuple[datetime, dat
     if not (calendar.fits(start) and calendar.fits(end)):
         near = " or ".join(
             f"{_minutes(calendar.wall(low))} to {_minutes(calendar.wall(high))}"
-            for low, high in calendar.fitting(start, end)
+            for low, high in calendar.nearest_ranges(start, end)
         )
         borders = f"must lie on the borders of a {calendar.levels[0]} in {calendar.zone}"
         raise NotSupported(f"{borders}; the nearest are {near}", field="start and end")
