@@ -143,7 +143,7 @@ class Cells:
         values = block.values
 
         def covers(seal: Seal) -> bool:
-            return any(part.values == values for part in seal.parts) or _stored(seal).keys() >= set(values)
+            return any(part.values == values for part in seal.parts) or _counts_by_value(seal).keys() >= set(values)
 
         places = block.places().items()
         return {place: defined for place, defined in places if place not in found or not covers(found[place])}
@@ -183,7 +183,7 @@ class Cells:
         """The values of one vector that have no cell yet, each with a noise of its own."""
         values, exact = block.values, counts
         if seal.parts:
-            stored = _stored(seal)
+            stored = _counts_by_value(seal)
             wanted = [at for at, value in enumerate(values) if value not in stored]
             values, exact = tuple(values[at] for at in wanted), counts[wanted]
         if block.attribute is None and self._policy.exact_totals:
@@ -228,14 +228,14 @@ def vectors(block: Block, found: Mapping[Place, Seal]) -> NDArray[np.int64]:
     def row(seal: Seal) -> Sequence[int]:
         if len(seal.parts) == 1 and seal.parts[0].values == values:
             return seal.parts[0].counts
-        stored = _stored(seal)
+        stored = _counts_by_value(seal)
         return [stored[value] for value in values]
 
     shape = len(block.statistics), len(block.paths), len(block.spans), len(values)
     return np.array([row(found[place]) for place in block.places()], np.int64).reshape(shape)
 
 
-def _stored(seal: Seal) -> dict[str, int]:
+def _counts_by_value(seal: Seal) -> dict[str, int]:
     return {value: count for part in seal.parts for value, count in zip(part.values, part.counts, strict=True)}
 
 

@@ -93,7 +93,7 @@ def reseal(
         policy.border_name(first),
         policy.border_name(last),
         definition=partial(current_definition, policy),
-        entities={json.dumps(each) for each in related(entities, path)} if path else None,
+        entities={json.dumps(each) for each in relatives(entities, path)} if path else None,
         most=policy.max_versions,
         now=now,
         dry=dry,
@@ -117,7 +117,7 @@ def reseal(
     )
 
 
-def related(entities: Entities, path: Path) -> Iterator[Path]:
+def relatives(entities: Entities, path: Path) -> Iterator[Path]:
     """The entities whose counts a row of one may be in: those above it, itself, and those below it."""
     if not entities.listed and len(path) < len(entities.levels):
         level, lowest = entities.levels[len(path) - 1], entities.levels[-1]

@@ -100,7 +100,7 @@ class Calendar:
 
     def nearest_ranges(self, start: datetime, end: datetime) -> tuple[Range, ...]:
         """The two ranges on the finest grid that are nearest to [start, end), the nearest first; none is empty."""
-        start, end = self._ordered(start, end)
+        start, end = self._check_order(start, end)
         ranges = [(low, high) for low, high in product(self._near(start), self._near(end)) if low < high]
         return tuple(sorted(ranges, key=lambda one: (abs(one[0] - start) + abs(one[1] - end), one))[:2])
 
@@ -110,7 +110,7 @@ class Calendar:
         There is one such set. Where two levels have the same range, it is the coarser level's. Where one of its ranges
         begins, at p, the set for [start, p) is the part before p: a longer question repeats a shorter one's ranges.
         """
-        start, end = self._ordered(start, end)
+        start, end = self._check_order(start, end)
         for argument, moment in (("start", start), ("end", end)):
             low, high = self._around(moment, self.levels[0])
             if low != moment:
@@ -138,7 +138,7 @@ class Calendar:
 
     def steps(self, start: datetime, end: datetime, granularity: str) -> tuple[Range, ...]:
         """[start, end) cut at the boundaries of a level, or whole where `granularity` is "all"; () if it is empty."""
-        start, end = self._ordered(start, end)
+        start, end = self._check_order(start, end)
         if granularity == ALL:
             return ((start, end),) if start < end else ()
         level = self._level("granularity", granularity, (ALL, *self.levels))
@@ -147,7 +147,7 @@ class Calendar:
 
     def ends(self, start: datetime, end: datetime) -> tuple[datetime, ...]:
         """Every boundary of the finest level in (start, end]."""
-        start, end = self._ordered(start, end)
+        start, end = self._check_order(start, end)
         return tuple(self._boundaries(start, end, self.levels[0]))
 
     def _chosen(self, level: str | None) -> str:
@@ -172,7 +172,7 @@ class Calendar:
             raise InvalidArgument(argument, _YEARS)
         return moment.astimezone(UTC)
 
-    def _ordered(self, start: datetime, end: datetime) -> Range:
+    def _check_order(self, start: datetime, end: datetime) -> Range:
         start, end = self._utc("start", start), self._utc("end", end)
         if end < start:
             raise InvalidArgument("end", "must not lie before start")

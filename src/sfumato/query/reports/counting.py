@@ -135,7 +135,7 @@ def _count(counting: ReportCounting, statistic: ReportStatistic) -> exp.Expr:
 
 
 def _amount(column: str) -> exp.Expr:
-    """A row's count. NULL is 0, and rows are clip so that sums cannot overflow."""
+    """A row's count. NULL is 0, and rows are clipped so that sums cannot overflow."""
     value = exp.func("COALESCE", column_of(column), exp.Literal.number(0))
     return exp.cast(clip(value, 0, MAX_ROW_VALUE), exp.DataType.Type.BIGINT)
 
