@@ -21,12 +21,14 @@ check: .venv/dev ## the gate: format, lint, types, layers, fast tests
 bench: .venv/dev ## measure, side by side, and write benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: .venv/dev ## write the reference pages, then run every example in the docs
+docs: .venv/dev ## write the reference pages and the pictures, build the site into build/docs, then run every example
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/pictures.py
+	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/docs
 	$(BIN)/pytest tests/test_docs.py
 
 clean:
-	rm -rf .venv
+	rm -rf .venv build
 
 .venv/base: pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv

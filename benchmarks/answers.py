@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,9 +23,7 @@ from sfumato.ledger import Account, Debit, Ledger, Reserved, Revealed, open_ledg
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 from sfumato.session import Session
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-import postgres
+from tests.helpers import postgres
 
 TARGET = 0.85
 MEMBERS = 100_000  # about a million rows

@@ -27,7 +27,7 @@ from sfumato.cli.output import now
 from sfumato.client import Client
 from sfumato.config import load_config
 from sfumato.errors import SfumatoError
-from sfumato.ledger import open_ledger, report
+from sfumato.ledger import accounts_of, open_ledger
 
 Reserved: TypeAlias = tuple[int, int]
 
@@ -125,7 +125,7 @@ def _unbalanced(config: Path, load: Load) -> list[str]:
     read = load_config(config)
     with open_ledger(read.ledger, read.folder) as ledger:
         problems = ledger.verify()
-        [standing, *_] = report(read, ledger, "anna", now()).accounts
+        [standing, *_] = ledger.standings(accounts_of(read, "anna"), now())
     agreed = standing.spent == load.charged and not standing.reserved
     return problems + ([] if agreed else [f"receipts say {load.charged}, the ledger {standing.spent}"])
 

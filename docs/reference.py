@@ -14,15 +14,23 @@ import click
 import sfumato
 from sfumato import accounting, errors, mechanisms
 from sfumato.cli import main
-from sfumato.problems import PLACE, PROBLEM_TYPES, ProblemType
+from sfumato.problems import COMMAND_LINE_TYPES, PLACE, PROBLEM_TYPES, ProblemType
 
 PAGES = Path(__file__).parent / "reference"
+STUB = Path(sfumato.__file__).with_suffix(".pyi")
 NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
 
 PROBLEMS = """\
 What the HTTP service answers when it refuses or fails (RFC 9457): `application/problem+json` with `type`, `title`,
-`status` and `detail`. `type` is the path of a page that the service itself has. The SDK raises the exception named
-here, which is the one of embedded use. Nothing that exists only in the data can be told from a problem.
+`status` and `detail`. `type` is the path of a page that the service has. The SDK raises the exception named here, as
+embedded use does. The command line prints the same object with `--json`, and there `detail` has the words of the error
+itself. A problem shows nothing that exists only in the data.
+"""
+
+COMMAND_LINE = """\
+## On the command line only
+
+The kinds below never travel over HTTP.
 """
 
 
@@ -31,7 +39,14 @@ def pages() -> dict[str, str]:
     return {
         "python.md": "\n".join(["# Python reference\n", NOTE, *map(_module, (sfumato, mechanisms, accounting))]),
         "errors.md": f"# Errors\n\n{NOTE}\n```text\n{inspect.getdoc(errors)}\n```\n",
-        "problems.md": f"# Problems\n\n{NOTE}\n{PROBLEMS}\n" + "\n".join(map(_problem, PROBLEM_TYPES)),
+        "problems.md": "\n".join(
+            [
+                f"# Problems\n\n{NOTE}\n{PROBLEMS}",
+                *map(_problem, PROBLEM_TYPES),
+                COMMAND_LINE,
+                *map(_problem, COMMAND_LINE_TYPES),
+            ]
+        ),
         "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
     }
 
@@ -64,8 +79,8 @@ def _methods(thing: type) -> str:
 
 
 def _problem(kind: ProblemType) -> str:
-    head = f"## {kind.title}\n\n`{PLACE}{kind.name}`, status {kind.status}, `sfumato.errors.{kind.error.__name__}`"
-    return f"{head}\n\n{kind.meaning}\n"
+    error = f", `sfumato.errors.{kind.error.__name__}`" if kind in PROBLEM_TYPES else ""
+    return f"## {kind.title}\n\n`{PLACE}{kind.name}`, status {kind.status}{error}\n\n{kind.meaning}\n"
 
 
 def _commands(command: click.Command, name: str, parent: click.Context | None) -> list[str]:
@@ -75,7 +90,25 @@ def _commands(command: click.Command, name: str, parent: click.Context | None) -
     return page + [entry for name in below for entry in _commands(below[name], name, context)]
 
 
+def stub() -> str:
+    """`sfumato/__init__.pyi`: the table of public names, as type checkers read it."""
+    renamed = sfumato.OTHER_NAMES
+    imports = (f"from {home} import {name} as {name}" for name, home in sfumato.PUBLIC.items() if name not in renamed)
+    others = (f"{name} = {of}" for name, of in renamed.items())
+    told = "\n".join([*sorted(imports), "", *others])
+    return f"# Written by `make docs` from the table in __init__.py.\n{told}\n\n{_STUB_END}"
+
+
+_STUB_END = """\
+__version__: str
+__all__: list[str]
+PUBLIC: dict[str, str]
+OTHER_NAMES: dict[str, str]
+"""
+
+
 if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"wrote docs/reference/{name}\n")

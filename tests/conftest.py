@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-import postgres
 from sfumato.mechanisms import Rng
+from tests.helpers import postgres
 
 # Contract tests are inherited, so one test runs in several classes: that is the point of them.
 settings.register_profile(

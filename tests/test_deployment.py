@@ -27,12 +27,12 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-import postgres
 from sfumato.accounting import Charge
 from sfumato.client import Client
 from sfumato.config import EngineSettings, ServiceSettings
 from sfumato.demo import demo
 from sfumato.service.server import GRACE_S
+from tests.helpers import postgres
 
 ROOT = Path(__file__).parents[1]
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/dev", "/etc/ssl", "/etc/alternatives")

@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.accounting import Charge, epsilon, zcdp_epsilon
 from sfumato.config import Config, read_config
-from sfumato.explain import Bound, PolicyExplanation, Promise, explain, in_words, not_bounded
+from sfumato.explain import Bound, PolicyExplanation, Promise, describe_promise, exclusions, explain
 
 BUDGET = "epsilon_per = 0.15\ndelta_per = 1e-10\n"
 DEFAULT = f'[budgets.partner]\n{BUDGET}information = 3000\ncalls = 30\nresets = "monthly"\n'
@@ -27,12 +27,12 @@ def config(text: str) -> Config:
     return read_config(text, Path("/"), {})
 
 
-def explained(text: str, analyst: str | None = None) -> PolicyExplanation:
+def explain_text(text: str, analyst: str | None = None) -> PolicyExplanation:
     return explain(config(text), analyst)
 
 
 def promise(text: str) -> Promise:
-    return explained(text).promises[0]
+    return explain_text(text).promises[0]
 
 
 def bounds(text: str) -> dict[str, Bound]:
@@ -71,7 +71,7 @@ class TestTheNumbers:
 
     def test_a_shared_account_does_not_know_which_noise_is_asked_for(self) -> None:
         text = DEFAULT.replace("calls", 'count_noise = "laplace"\ncalls')
-        own, shared = explained(
+        own, shared = explain_text(
             text + ANNA + 'organisation = "acme"\n[organisations.acme]\nbudget = "partner"'
         ).promises
         assert own.bounds[1].epsilon == 0.08
@@ -102,7 +102,7 @@ class TestTheNumbers:
     def test_so_many_calls_that_nothing_is_bounded(self) -> None:
         found = promise(DEFAULT.replace("calls = 30", "calls = 1e9") + ANNA)
         assert found.whole.epsilon is None
-        assert "no bound at all" in in_words(found)
+        assert "no bound at all" in describe_promise(found)
         json.dumps(found.to_dict())
 
     def test_a_budget_of_nothing_tells_nothing(self) -> None:
@@ -129,10 +129,10 @@ class TestReportsAlone:
     NOTHING = DEFAULT.replace("3000", "0").replace("calls = 30", "calls = 0")
 
     def test_a_budget_of_nothing_is_told_as_such(self) -> None:
-        told = in_words(promise(self.NOTHING + ANNA))
+        told = describe_promise(promise(self.NOTHING + ANNA))
         assert told == "anna may spend nothing: no question is answered, and only reports tell anything."
-        found = explained(self.NOTHING + ANNA + '[analysts.ben]\nbudget = "partner"\n')
-        words = " ".join(not_bounded(found))
+        found = explain_text(self.NOTHING + ANNA + '[analysts.ben]\nbudget = "partner"\n')
+        words = " ".join(exclusions(found))
         assert "epsilon 0.00" not in words
         assert "Periods" not in words
         tracked = promise(self.NOTHING + 'mode = "track"\n' + ANNA)
@@ -140,11 +140,11 @@ class TestReportsAlone:
 
     def test_a_table_that_nobody_can_ask_needs_no_cap(self) -> None:
         text = TABLE + REPORTED + DEFAULT + ANNA + '[analysts.ben]\nbudget = "partner"\n'
-        assert explained(text).uncapped == ("t",)
+        assert explain_text(text).uncapped == ("t",)
         capped = text.replace('source = "t.parquet"', 'source = "t.parquet"\ncap = "partner"')
-        assert explained(capped).uncapped == ()
-        assert "Tables without a cap" not in " ".join(not_bounded(explained(capped)))
-        alone = explained(capped).together
+        assert explain_text(capped).uncapped == ()
+        assert "Tables without a cap" not in " ".join(exclusions(explain_text(capped)))
+        alone = explain_text(capped).together
         assert alone is not None
         assert alone.epsilon == promise(DEFAULT + ANNA).whole.epsilon
 
@@ -158,7 +158,7 @@ class TestTogether:
         return "".join(f'[analysts.{name}]\nbudget = "partner"\n{line}' for name in names)
 
     def bound(self, text: str) -> tuple[float | None, Fraction | None] | None:
-        found = explained(text).together
+        found = explain_text(text).together
         return None if found is None else (found.epsilon, found.delta)
 
     def expected(self, units: int, calls: int) -> tuple[float, Fraction]:
@@ -195,29 +195,29 @@ class TestTogether:
 
     def test_it_is_told_with_the_tables_that_have_no_cap(self) -> None:
         text = TABLE + DEFAULT + self.analysts("a", "b")
-        told = " ".join(not_bounded(explained(text)))
+        told = " ".join(exclusions(explain_text(text)))
         assert f"All 2 together: epsilon {self.expected(6000, 60)[0]} at delta 1e-07" in told
         assert "Tables without a cap: t." in told
-        assert "together" not in " ".join(not_bounded(explained(TABLE + DEFAULT + ANNA)))
+        assert "together" not in " ".join(exclusions(explain_text(TABLE + DEFAULT + ANNA)))
 
 
 class TestTheWords:
     def test_the_default_budget_is_told_honestly(self) -> None:
-        told = in_words(promise(DEFAULT + ANNA))
-        assert told.startswith("anna may spend 3000 units and 30 calls a month.")
+        told = describe_promise(promise(DEFAULT + ANNA))
+        assert told.startswith("anna may spend 3000 units and 30 calls per month.")
         assert "epsilon 30.61 and delta 1e-07" in told
         assert "promises little by itself" in told
 
     def test_a_small_budget_is_told_by_its_bet(self) -> None:
-        told = in_words(promise(DEFAULT.replace("3000", "5") + ANNA))
+        told = describe_promise(promise(DEFAULT.replace("3000", "5") + ANNA))
         assert "epsilon 0.83" in told
-        assert "wins with at most 69.64 %" in told  # 1 / (1 + exp(-0.83))
+        assert "won with at most 69.64 %" in told  # 1 / (1 + exp(-0.83))
         assert "promises little" not in told
 
     def test_tracking_is_called_what_it_is(self) -> None:
         found = promise(DEFAULT + 'mode = "track"\n' + ANNA)
-        assert "no bound at all" in in_words(found)
-        assert "epsilon" not in in_words(found)
+        assert "no bound at all" in describe_promise(found)
+        assert "epsilon" not in describe_promise(found)
         assert found.to_dict()["guarantee"] is None
         assert [bound.words for bound in found.bounds] == ["one total", "one histogram", "one list of ten"]
 
@@ -225,19 +225,19 @@ class TestTheWords:
         text = DEFAULT.replace("calls = 30", "calls = 0").replace("1e-10", "1e-6") + 'mode = "track"\n'
         assert [bound.delta for bound in promise(text + ANNA).bounds] == [Fraction(1, 10**5)] * 3
 
-    def test_what_is_not_bounded(self) -> None:
-        told = " ".join(not_bounded(explained(DEFAULT + ANNA)))
+    def test_what_is_exclusions(self) -> None:
+        told = " ".join(exclusions(explain_text(DEFAULT + ANNA)))
         for word in ("Periods add up", "Grants", "public", "household"):
             assert word in told
-        assert "Periods" not in " ".join(not_bounded(explained(DEFAULT.replace("monthly", "never") + ANNA)))
+        assert "Periods" not in " ".join(exclusions(explain_text(DEFAULT.replace("monthly", "never") + ANNA)))
 
     def test_a_bound_that_is_taken_at_its_word_is_named(self) -> None:
         columns = "[tables.t.columns]\na = { max_groups = 1, guaranteed = true }\nb = { max_groups = 1 }\n"
-        told = " ".join(not_bounded(explained(TABLE + columns + DEFAULT + ANNA)))
-        assert "taken at their word: t.a." in told
-        assert "at their word" not in " ".join(not_bounded(explained(TABLE + DEFAULT + ANNA)))
+        told = " ".join(exclusions(explain_text(TABLE + columns + DEFAULT + ANNA)))
+        assert "not enforced: t.a." in told
+        assert "not enforced" not in " ".join(exclusions(explain_text(TABLE + DEFAULT + ANNA)))
 
     def test_without_analysts_there_is_nothing_to_promise(self) -> None:
-        found = explained(DEFAULT)
+        found = explain_text(DEFAULT)
         assert found.promises == ()
         json.dumps(found.to_dict())

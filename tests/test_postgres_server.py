@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import postgres
+from tests.helpers import postgres
 
 pytestmark = pytest.mark.slow
 

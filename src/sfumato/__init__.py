@@ -9,104 +9,57 @@
 The pure parts have doors of their own: `sfumato.mechanisms`, `sfumato.accounting`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sfumato.accounting import Charge
-    from sfumato.client import AsyncClient, Client
-    from sfumato.errors import (
-        BudgetExhausted,
-        Conflict,
-        EngineFailed,
-        Failed,
-        LedgerFailed,
-        NotFound,
-        NotSupported,
-        RateLimited,
-        Refused,
-        SfumatoError,
-        Unauthorized,
-    )
-    from sfumato.query.request import Histogram, TopK, Total
-    from sfumato.release import (
-        Count,
-        Mean,
-        Quantile,
-        Released,
-        Sum,
-        Units,
-        Variance,
-        release_aggregates,
-        release_counts,
-    )
-    from sfumato.session import Session
-    from sfumato.session import Session as open  # noqa: A004, N813
-    from sfumato.wire import Answer, Receipt, Report
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Answer",
-    "AsyncClient",
-    "BudgetExhausted",
-    "Charge",
-    "Client",
-    "Conflict",
-    "Count",
-    "EngineFailed",
-    "Failed",
-    "Histogram",
-    "LedgerFailed",
-    "Mean",
-    "NotFound",
-    "NotSupported",
-    "Quantile",
-    "RateLimited",
-    "Receipt",
-    "Refused",
-    "Released",
-    "Report",
-    "Session",
-    "SfumatoError",
-    "Sum",
-    "TopK",
-    "Total",
-    "Unauthorized",
-    "Units",
-    "Variance",
-    "open",
-    "release_aggregates",
-    "release_counts",
-]
-
-# Imported when they are first used: a command that prints its help needs no engine.
-_HOMES = {
-    "sfumato.accounting": ("Charge",),
-    "sfumato.client": ("AsyncClient", "Client"),
-    "sfumato.errors": (
-        *("BudgetExhausted", "Conflict", "EngineFailed", "Failed", "LedgerFailed", "NotFound", "NotSupported"),
-        *("RateLimited", "Refused", "SfumatoError", "Unauthorized"),
-    ),
-    "sfumato.query.request": ("Histogram", "TopK", "Total"),
-    "sfumato.wire": ("Answer", "Receipt", "Report"),
-    "sfumato.release": (
-        *("Count", "Mean", "Quantile", "Released", "Sum", "Units", "Variance"),
-        *("release_aggregates", "release_counts"),
-    ),
-    "sfumato.session": ("Session",),
+# Every public name and the module that has it. `__all__`, the loader below, and `__init__.pyi`, which type checkers
+# read and `make docs` writes, follow from this table.
+PUBLIC = {
+    "Answer": "sfumato.wire",
+    "AsyncClient": "sfumato.client",
+    "BudgetExhausted": "sfumato.errors",
+    "Charge": "sfumato.accounting",
+    "Client": "sfumato.client",
+    "ConfigError": "sfumato.errors",
+    "Conflict": "sfumato.errors",
+    "Count": "sfumato.release",
+    "EngineFailed": "sfumato.errors",
+    "Failed": "sfumato.errors",
+    "Histogram": "sfumato.query.request",
+    "InvalidArgument": "sfumato.errors",
+    "LedgerFailed": "sfumato.errors",
+    "Mean": "sfumato.release",
+    "NotFound": "sfumato.errors",
+    "NotSupported": "sfumato.errors",
+    "Quantile": "sfumato.release",
+    "RateLimited": "sfumato.errors",
+    "Receipt": "sfumato.wire",
+    "Refused": "sfumato.errors",
+    "Released": "sfumato.release",
+    "Report": "sfumato.wire",
+    "Session": "sfumato.session",
+    "SfumatoError": "sfumato.errors",
+    "Sum": "sfumato.release",
+    "TopK": "sfumato.query.request",
+    "Total": "sfumato.query.request",
+    "Unauthorized": "sfumato.errors",
+    "Units": "sfumato.release",
+    "Variance": "sfumato.release",
+    "open": "sfumato.session",
+    "release_aggregates": "sfumato.release",
+    "release_counts": "sfumato.release",
 }
+OTHER_NAMES = {"open": "Session"}  # what a public name is called in its module, where that differs
+
+__all__ = [*PUBLIC]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "open":
-        return import_module("sfumato.session").Session
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: a command that prints its help needs no engine."""
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), OTHER_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -1,97 +1,53 @@
-"""The one path every answer takes.
+"""Answers: a planned request is bought on the one paid path, and what it reveals becomes an answer.
 
     request -> canonical form -> plan -> reserve -> engine -> mechanism -> settle + store -> answer
 
-After `reserve`, nothing that depends on the data refuses, refunds or shows in an error. Exact counts live between the
-engine and the mechanism, inside `_tried`, and nowhere else: not in the ledger, not in an exception, not in a log.
+Exact counts live between the engine and the mechanism, inside `_compute`, and nowhere else: not in the ledger, not in
+an exception, not in a log.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.engines.base import COULD_NOT_ANSWER, Engine
-from sfumato.errors import BudgetExhausted, EngineFailed, NotSupported
-from sfumato.ledger import Account, Debit, IdempotentCall, Ledger, Reserved, Revealed, Settled
+from sfumato.accounting import NOTHING
+from sfumato.catalog import Catalog
+from sfumato.config import Config
+from sfumato.errors import BudgetExhausted, Failed, NotSupported, SfumatoError
+from sfumato.ledger import Account, Debit, IdempotentCall, Reservation, Revealed, Settled, accounts_of
 from sfumato.mechanisms import Release, Rng, context
-from sfumato.query.plan import Key, Plan
+from sfumato.query.listing import Listing, read_listing
+from sfumato.query.plan import Key, Plan, plan
+from sfumato.query.policy import Policy
+from sfumato.query.request import NOT_A_REQUEST, Request, RequestLike
+from sfumato.query.serial import read_request
+from sfumato.query.sql import read_sql
 from sfumato.query.values import read_value
-from sfumato.wire import Answer
-
-
-class SingleFlight:
-    """One run of the engine at a time for each atom; and a pause, from the second failure in a row on.
-
-    Without it, a question that never ends in time could keep the engine busy for ever, on one charge.
-    """
-
-    MAX_PAUSE_S, MAX_FAILURES = 300.0, 10_000
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, words: str = COULD_NOT_ANSWER) -> None:
-        self._mutex, self._clock, self._words = threading.Lock(), clock, words
-        self._used: dict[str, tuple[threading.Lock, int]] = {}
-        self._failed: dict[str, tuple[float, int]] = {}  # until when it pauses, and how often it failed
-
-    @contextmanager
-    def of(self, atom: str) -> Iterator[bool]:
-        """Alone with an atom; whether that took waiting for somebody else. `EngineFailed` in a pause."""
-        with self._mutex:
-            lock, users = self._used.get(atom, (threading.Lock(), 0))
-            if not users and self._clock() < self._failed.get(atom, (0.0, 0))[0]:
-                raise EngineFailed(self._words)
-            self._used[atom] = lock, users + 1
-        try:
-            with lock:
-                yield users > 0
-        finally:
-            with self._mutex:
-                lock, users = self._used.pop(atom)
-                if users > 1:
-                    self._used[atom] = lock, users - 1
-
-    def ended(self, atom: str, *, well: bool) -> None:
-        """How a run went: after the second failure in a row a pause of a second, then each time twice as long."""
-        with self._mutex:
-            _, failures = self._failed.pop(atom, (0.0, 0))
-            if not well:
-                if len(self._failed) >= self.MAX_FAILURES:
-                    self._failed.clear()
-                pause_s = min(2.0 ** min(failures - 1, 20), self.MAX_PAUSE_S) if failures else 0.0
-                self._failed[atom] = self._clock() + pause_s, failures + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """Where answers are made: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
-
-    engines: Mapping[str, Engine]
-    ledger: Ledger
-    key: bytes = field(repr=False)
-    epoch: str
-    clock: Callable[[], datetime]
-    turns: SingleFlight = field(default_factory=SingleFlight)
+from sfumato.spending import Purchase, Runtime, spend, without_frames
+from sfumato.wire import AccountStanding, Answer, Note, Receipt, ReceiptCore, StoredAnswer, note
+from sfumato.wire import notes as codes
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """Who asks what, and who pays: the asker's own account first."""
+    """A request with its plan, and the accounts that pay: the analyst's own account first."""
 
     analyst: str
     accounts: tuple[Account, ...]
     plan: Plan
     call: IdempotentCall | None = None
 
-    def ask(self, epoch: str) -> Debit:
+    def debit(self, epoch: str) -> Debit:
         plan = self.plan
         return Debit(
             analyst=self.analyst,
@@ -106,58 +62,63 @@ class PlannedRequest:
         )
 
 
-def answer(inquiry: PlannedRequest, desk: Runtime, *, resume: bool = False) -> Answer:
+@without_frames
+def answer(planned: PlannedRequest, runtime: Runtime, now: datetime, *, resume: bool = False) -> Answer:
     """Answer, or raise: `Refused` changes nothing, `Failed` keeps what was reserved.
 
-    With `resume`, only what is reserved already is answered: nothing new is.
-
-    Guarantee: over all calls with one ledger, everything that leaves satisfies the (epsilon, delta) of each account's
-    cap for each period (proofs/answers.md), whatever is asked, whatever fails and whatever the rows become.
+    With `resume`, only what is reserved already is answered. The guarantee is that of `spending.spend`.
     """
-    # What goes wrong leaves without the frames it came through: they hold counts, or rows that are not paid for.
-    try:
-        return _walked(inquiry, desk, resume=resume)
-    except BaseException as error:
-        failure = error.with_traceback(None)
-        failure.__cause__ = failure.__context__ = None
-    raise failure
+    revealed: dict[str, StoredAnswer] = {}
 
+    def reveal(payload: str) -> Revealed:
+        stored, shown = _reveal(planned, payload)
+        body = stored.to_json().decode()
+        revealed[body] = stored
+        return Revealed(body, shown.steps)
 
-def _walked(inquiry: PlannedRequest, desk: Runtime, *, resume: bool) -> Answer:
-    ask, reveal = inquiry.ask(desk.epoch), partial(_revealed, inquiry)
+    debit = planned.debit(runtime.epoch)
+    purchase = Purchase(debit, partial(_compute, planned.plan, runtime), reveal)
     try:
-        found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=resume)
+        settled = spend(purchase, runtime.ledger, runtime.flights, now, resume=resume)
     except BudgetExhausted as refusal:
-        raise _with_a_way_out(refusal, ask, inquiry.plan, desk) from None
-    if isinstance(found, Reserved):
-        found = _settled(ask, found, inquiry, desk)
-    return answered(found)
+        raise _add_way_out(refusal, debit, planned.plan, runtime, now) from None
+    return complete(settled, revealed.get(settled.body))
 
 
-def _settled(ask: Debit, held: Reserved, inquiry: PlannedRequest, desk: Runtime) -> Settled:
-    """Compute the atom and settle. Whoever waited for the same atom finds it stored, or has failed with it."""
-    reveal = partial(_revealed, inquiry)
-    with desk.turns.of(ask.atom) as waited:
-        if waited:
-            found = desk.ledger.reserve(ask, reveal, desk.clock(), resume=True)
-            if isinstance(found, Reserved):
-                raise EngineFailed(COULD_NOT_ANSWER)
-            return found
-        payload = _tried(inquiry.plan, held.nonce, desk)
-        desk.turns.ended(ask.atom, well=payload is not None)
-        if payload is None:
-            raise EngineFailed(COULD_NOT_ANSWER)
-        return desk.ledger.settle(ask, held, payload, reveal, desk.clock())
+def complete(settled: Settled, stored: StoredAnswer | None = None) -> Answer:
+    """The answer that leaves: as it is stored, with what the moment adds to its receipt."""
+    stored = stored or StoredAnswer.from_json(settled.body)
+    return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
 
 
-def _tried(plan: Plan, nonce: bytes, desk: Runtime) -> str | None:
-    """Exact counts from the engine go in, noisy ones come out; None where that failed."""
-    try:
-        rows = desk.engines[plan.table].run(plan.query)
-        source = Rng.keyed(desk.key, context(atom=plan.atom, nonce=nonce))
-        return _payload(plan.full.release(_exact(plan, rows), source))
-    except Exception:
-        return None
+def answer_listing(listing: Listing, policy: Policy, standing: AccountStanding) -> Answer:
+    """The values that the policy lists. Free: no row is read, so there is nothing to hide."""
+    table = policy.table(listing.table)
+    rows: list[dict[str, Any]] = [{listing.column: cell(value)} for value in listing.values]
+    digest = hashlib.sha256(context(table=table.name, listing=json.dumps(rows))).hexdigest()
+    receipt = Receipt(
+        mechanism="policy",
+        unit=table.privacy_unit,
+        error95={},
+        data_version=table.version,
+        digest=f"sha256:{digest}",
+        charge=NOTHING,
+        left=standing.left,
+        resets=standing.resets,
+        repeat=False,
+    )
+    columns = {listing.column: table.column(listing.column).type}
+    return Answer(columns=columns, rows=rows, stopped=False, receipt=receipt, notes=[note(codes.FROM_POLICY)])
+
+
+def _compute(plan: Plan, runtime: Runtime, nonce: bytes) -> str:
+    """Exact counts from the engine go in, the noisy ones come out as the text to store."""
+    rows = runtime.engines[plan.table].run(plan.query)
+    source = Rng.keyed(runtime.key, context(atom=plan.atom, nonce=nonce))
+    release = plan.full.release(_exact(plan, rows), source)
+    noisy = [[[cell(part) for part in (key if isinstance(key, tuple) else (key,))], n] for key, n in release.rows]
+    ending = {"stopped": release.stopped, "complete": release.complete}
+    return json.dumps({"rows": noisy, **ending}, separators=(",", ":"))
 
 
 def _exact(plan: Plan, rows: list[tuple[Any, ...]]) -> Any:
@@ -179,16 +140,6 @@ def _key(plan: Plan, cells: tuple[Any, ...]) -> Key | None:
         raise
 
 
-def _payload(release: Release[Any]) -> str:
-    rows = [[_cells(key), count] for key, count in release.rows]
-    ending = {"stopped": release.stopped, "complete": release.complete}
-    return json.dumps({"rows": rows, **ending}, separators=(",", ":"))
-
-
-def _cells(key: Any) -> list[Any]:
-    return [cell(value) for value in (key if isinstance(key, tuple) else (key,))]
-
-
 def cell(value: Any) -> Any:
     """A value as answers are stored and sent."""
     if isinstance(value, date):
@@ -197,9 +148,9 @@ def cell(value: Any) -> Any:
     return float(value) + 0.0 if isinstance(value, Fraction | Decimal | float) else value
 
 
-def _revealed(inquiry: PlannedRequest, payload: str) -> Revealed:
+def _reveal(planned: PlannedRequest, payload: str) -> tuple[StoredAnswer, Release[tuple[Any, ...]]]:
     """What this request shows of a stored atom: a prefix of its rows, with their counts or without."""
-    plan, stored = inquiry.plan, json.loads(payload)
+    plan, stored = planned.plan, json.loads(payload)
     release: Release[tuple[Any, ...]] = Release(
         mechanism=plan.full.name,
         rows=tuple((tuple(cells), count) for cells, count in stored["rows"]),
@@ -212,63 +163,116 @@ def _revealed(inquiry: PlannedRequest, payload: str) -> Revealed:
     shown = release.prefix(plan.k)
     if not plan.counts:
         shown = shown.without_counts()
-    return Revealed(json.dumps(_body(inquiry, shown), separators=(",", ":")), shown.steps)
-
-
-def _body(inquiry: PlannedRequest, shown: Release[tuple[Any, ...]]) -> dict[str, Any]:
-    """Everything in an answer but what the moment adds: charge, left, resets and repeat."""
-    plan = inquiry.plan
-    columns: dict[str, str] = dict(zip(plan.columns, plan.types, strict=True))
+    columns = dict(zip(plan.columns, plan.types, strict=True))
     rows = [dict(zip(columns, cells, strict=True)) for cells, _ in shown.rows]
     if plan.counts:
         columns[plan.measure] = "integer"
-        rows = [{**row, plan.measure: count} for row, (_, count) in zip(rows, shown.rows, strict=True)]
-    return {
-        "columns": columns,
-        "rows": rows,
-        "stopped": shown.stopped,
-        "receipt": {
-            "mechanism": shown.mechanism,
-            "unit": plan.unit,
-            "error95": {plan.measure: shown.error95} if plan.counts else {},
-            "data_version": plan.data_version,
-            "digest": plan.digest,
-        },
-        "notes": list(_notes(inquiry, shown)),
-    }
+        for row, (_, count) in zip(rows, shown.rows, strict=True):
+            row[plan.measure] = count
+    receipt = ReceiptCore(
+        mechanism=shown.mechanism,
+        unit=plan.unit,
+        error95={plan.measure: shown.error95} if plan.counts and shown.error95 is not None else {},
+        data_version=plan.data_version,
+        digest=plan.digest,
+    )
+    notes: list[Note | str] = [*_notes(planned, shown)]
+    return StoredAnswer(columns=columns, rows=rows, stopped=shown.stopped, receipt=receipt, notes=notes), shown
 
 
-def _notes(inquiry: PlannedRequest, shown: Release[Any]) -> list[str]:
-    plan, notes = inquiry.plan, []
+def _notes(planned: PlannedRequest, shown: Release[Any]) -> Iterator[Note]:
+    plan = planned.plan
     if plan.domain is None:
-        notes.append("groups below a noisy threshold are absent")
+        yield note(codes.SMALL_GROUPS_ABSENT)
     if plan.domain is None and plan.counts and plan.mechanism.name != "unknown_gumbel":
-        notes.append("groups close to the threshold are there because their noise was high, and so are their counts")
+        yield note(codes.NEAR_THRESHOLD)
     if plan.domain is not None and not shown.complete:
-        notes.append(f"the first {len(shown.rows)} of {len(plan.domain)} groups")
+        yield note(codes.FIRST_GROUPS, shown=len(shown.rows), groups=len(plan.domain))
     if plan.mechanism.tau > 1:
-        notes.append(f"at most {plan.mechanism.tau} a person and group are counted")
-    if inquiry.accounts[0].budget.mode == "track":
-        notes.append("this budget is tracked and not enforced: what is left may be below zero")
-    return notes
+        yield note(codes.CAPPED, tau=plan.mechanism.tau)
+    if planned.accounts[0].budget.mode == "track":
+        yield note(codes.TRACKED)
 
 
-def answered(settled: Settled) -> Answer:
-    """An answer that may leave, with what the moment adds to its receipt."""
-    serial = json.loads(settled.body)
-    serial["receipt"] |= {
-        "charge": settled.charge.to_dict(),
-        "left": settled.left.to_dict(),
-        "resets": None if settled.resets is None else settled.resets.isoformat(),
-        "repeat": settled.repeat,
-    }
-    return Answer.from_dict(serial)
-
-
-def _with_a_way_out(refusal: BudgetExhausted, ask: Debit, plan: Plan, desk: Runtime) -> BudgetExhausted:
-    """The refusal, with the longest list that would still fit, and as a request."""
-    longest = desk.ledger.longest_fitting(
-        plan.k - 1, lambda k: replace(ask, worst=plan.mechanism.at(k).worst), desk.clock()
+def _add_way_out(
+    refusal: BudgetExhausted, debit: Debit, plan: Plan, runtime: Runtime, now: datetime
+) -> BudgetExhausted:
+    """The refusal with the longest list that would still fit, also as a request."""
+    longest = runtime.ledger.longest_fitting(
+        plan.k - 1, lambda k: replace(debit, worst=plan.mechanism.at(k).worst), now
     )
     instead = [] if longest is None else [{**plan.request, "k": longest}]
     return BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest, instead)
+
+
+class Planner:
+    """From what was asked to a planned request. Keeps the latest plans: reading SQL takes longer than a repeat."""
+
+    MAX_PLANS, MAX_DOMAIN, MAX_SPELLING = 512, 1000, 4096  # large plans and long requests are not kept
+
+    def __init__(self, config: Config, catalog: Catalog, epoch: str) -> None:
+        self._config, self._catalog, self._epoch = config, catalog, epoch
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[str, str], tuple[Policy, PlannedRequest]] = OrderedDict()
+
+    def plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
+        """The plan of a request under the policy at `now`, or a refusal in the analyst's words."""
+        policy, spelling = self._catalog.policy(now), _spelling(request)
+        with self._lock:
+            known = None if spelling is None else self._plans.get((analyst, spelling))
+            if known is not None and known[0] is policy:
+                self._plans.move_to_end((analyst, spelling or ""))
+                return known[1]
+        planned = self._plan(_read(request, policy), policy, analyst)
+        if (
+            spelling is not None
+            and len(spelling) <= self.MAX_SPELLING
+            and len(planned.plan.domain or ()) <= self.MAX_DOMAIN
+        ):
+            with self._lock:
+                self._plans[analyst, spelling] = policy, planned
+                while len(self._plans) > self.MAX_PLANS:
+                    self._plans.popitem(last=False)
+        return planned
+
+    def listing(self, request: RequestLike, now: datetime) -> Listing | None:
+        """The listing that a request in SQL asks for, if it is one."""
+        sql = request.get("sql") if isinstance(request, Mapping) and len(request) == 1 else request
+        return read_listing(sql, self._catalog.policy(now)) if isinstance(sql, str) else None
+
+    def resume(self, reservation: Reservation, now: datetime) -> PlannedRequest | None:
+        """The planned request behind a reservation, if it still means the same."""
+        try:
+            policy = self._catalog.policy_at(reservation.request["table"], reservation.version, now)
+            planned = self._plan(read_request(reservation.request, policy), policy, reservation.analyst)
+        except Failed:
+            raise  # which says nothing about the policy
+        except SfumatoError:
+            return None
+        same = (reservation.digest, reservation.epoch) == (planned.plan.digest, self._epoch)
+        return planned if same else None
+
+    def _plan(self, request: Request, policy: Policy, analyst: str) -> PlannedRequest:
+        prices = self._config.budgets[self._config.analyst(analyst).budget].prices
+        made = plan(request, policy, prices, self._epoch)
+        return PlannedRequest(analyst, accounts_of(self._config, analyst, made.table), made)
+
+
+def _spelling(request: RequestLike) -> str | None:
+    """A request as text that no other request has; None where it has none."""
+    if isinstance(request, str):
+        return f"sql {request}"
+    try:
+        return json.dumps(request, separators=(",", ":")) if type(request) is dict else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _read(request: RequestLike, policy: Policy) -> Request:
+    if isinstance(request, str):
+        return read_sql(request, policy)
+    if isinstance(request, Mapping):
+        return read_request(request, policy)
+    if not isinstance(request, Request):
+        raise NotSupported(NOT_A_REQUEST)
+    return request

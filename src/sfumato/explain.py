@@ -1,6 +1,6 @@
-"""`sfumato policy explain`: what a configuration promises to one person, in numbers and in words.
+"""What a configuration promises to one person, in numbers and in words: `sfumato policy explain`.
 
-Pure: everything follows from the file. Epsilons are rounded up, so that what is shown holds.
+Pure: everything follows from the file. Epsilons are rounded up, so the promise that is shown holds.
 """
 
 from __future__ import annotations
@@ -21,20 +21,18 @@ from sfumato.query.policy import Prices
 from sfumato.query.reports.policy import ReportGuarantee
 
 LEAST_DELTA = Fraction(1, 10**9)
-PERIODS = {"daily": "a day", "weekly": "a week", "monthly": "a month", "never": "in all"}
-A_YEAR = {"daily": 366, "weekly": 53, "monthly": 12}
+PERIODS = {"daily": "per day", "weekly": "per week", "monthly": "per month", "never": "in all"}
+PERIODS_PER_YEAR = {"daily": 366, "weekly": 53, "monthly": 12}
 ALL = "all of it"
-LITTLE = 3  # from here on a bet at 50:50 can be won 19 times in 20
-
-TRACKED = "no bound at all: this budget is tracked and never refuses"
+WEAK = 3  # from this epsilon on, a bet at 50:50 can be won 19 times in 20
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """(epsilon, delta)-DP for one person, at a charge; an `epsilon` of None is no bound.
+    """(epsilon, delta)-DP for one person, at a charge; with an `epsilon` of None there is no bound.
 
     A bet at 50:50 on whether one person is in the data is won with a probability of at most `wins`,
-    (e^epsilon + delta) / (1 + e^epsilon), whatever else whoever bets knows.
+    (e^epsilon + delta) / (1 + e^epsilon), whatever else is known.
     """
 
     words: str
@@ -48,7 +46,7 @@ class Bound:
         if self.epsilon is None or self.delta is None:
             return 1.0
         chance = 1 - (1 - float(self.delta)) / (1 + math.exp(min(self.epsilon, 700)))
-        return min(_up(chance, 10_000), 1.0)
+        return min(_round_up(chance, 10_000), 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -62,7 +60,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What one account lets through. `bounds` begin with one question and end with all of it."""
+    """What one account promises. `bounds` begin with one question and end with the whole budget, or a year of it."""
 
     account: Account
     bounds: tuple[Bound, ...]
@@ -96,10 +94,10 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class PolicyExplanation:
-    """Every account's promise, and what all analysts together could learn. None: nothing bounds it.
+    """The promise of every account, and what all analysts together could learn: None if nothing bounds that.
 
-    `reports` have guarantees of their own, None where it could not be told; `readers` are the analysts who may read
-    every entity of them.
+    `reports` have their own guarantees, None where it is not known. `readers` are the analysts who may read every
+    entity of them. `uncapped` are tables without a cap, `guaranteed` columns whose bound no query enforces.
     """
 
     promises: tuple[Promise, ...]
@@ -120,7 +118,7 @@ class PolicyExplanation:
             "tables_without_a_cap": list(self.uncapped),
             "reports": {name: None if each is None else each.to_dict() for name, each in self.reports.items()},
             "read_every_entity": list(self.readers),
-            "not_bounded": list(not_bounded(self)),
+            "not_bounded": list(exclusions(self)),
         }
 
 
@@ -129,73 +127,55 @@ def explain(
 ) -> PolicyExplanation:
     """The promises of a configuration; with an analyst, those of the accounts that her questions debit.
 
-    `guarantees` are those of reports, which follow from filters and so from the types of live columns.
+    `guarantees` are those of reports. They depend on the types of live columns, so the caller finds them.
     """
     accounts = {name: each for name, each in all_accounts(config).items() if not name.startswith(RELEASE)}
     if analyst is not None:
         own = {account.name for account in accounts_of(config, analyst)}
         accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
-    uncapped = tuple(name for name, table in config.tables.items() if table.measures and not table.cap)
-    promises = tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values())
+    has_entities = any(report.levels for report in config.reports.values())
     return PolicyExplanation(
-        promises,
-        tuple(config.analysts),
-        _together(config),
-        uncapped,
-        tuple(_guaranteed(config)),
-        {name: (guarantees or {}).get(name) for name in config.reports},
-        tuple(_readers(config, analyst)),
+        promises=tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values()),
+        analysts=tuple(config.analysts),
+        together=_bound_together(config),
+        uncapped=tuple(name for name, table in config.tables.items() if table.measures and not table.cap),
+        guaranteed=tuple(
+            f"{name}.{column}"
+            for name, table in config.tables.items()
+            for column, settings in table.columns.items()
+            if settings.guaranteed
+        ),
+        reports={name: (guarantees or {}).get(name) for name in config.reports},
+        readers=tuple(
+            name
+            for name, each in config.analysts.items()
+            if has_entities and each.entities is None and analyst in (None, name)
+        ),
     )
 
 
-def _readers(config: Config, analyst: str | None) -> Iterator[str]:
-    """Who may read every entity of reports that have entities."""
-    if any(report.levels for report in config.reports.values()):
-        for name, each in config.analysts.items():
-            if each.entities is None and analyst in (None, name):
-                yield name
-
-
-def of_reports(explained: PolicyExplanation) -> Iterator[str]:
-    """What reports promise, beside the budgets."""
-    for name, promise in explained.reports.items():
-        told = "" if promise is None else f": epsilon {_up(promise.epsilon, 10_000):,.6g} for one {promise.unit}"
-        yield (
-            f"The report {name} has a guarantee of its own, whoever asks and however often{told}. It debits no budget, "
-            f"and is not in the numbers above; see: sfumato report explain --report {name}"
-        )
-    if explained.readers:
-        yield f"May read every entity of the reports, as no `entities` bound them: {', '.join(explained.readers)}."
-
-
-def _guaranteed(config: Config) -> Iterator[str]:
-    """Columns whose bound no query enforces."""
-    for name, table in config.tables.items():
-        yield from (f"{name}.{column}" for column, settings in table.columns.items() if settings.guaranteed)
-
-
 def _bounds(account: Account) -> Iterator[Bound]:
-    """One question, a tenth of the budget, all of it, and a year of that."""
+    """One question, a tenth of the budget, the whole budget, and a year of it."""
     budget = account.budget
-    cap = budget.cap
-    # Where nothing is refused, there is a question with a call whatever the limit says.
-    delta = _delta((max(cap.calls, Fraction(1)) if budget.mode == "track" else cap.calls) * budget.prices.delta_per)
-    # Which noise counts get is the asker's to say: for a shared account, the one that promises less.
+    cap, tracked = budget.cap, budget.mode == "track"
+    # A tracked budget refuses nothing, so there is a question with a call, whatever the limit says.
+    delta = _delta((max(cap.calls, Fraction(1)) if tracked else cap.calls) * budget.prices.delta_per)
+    # The analyst's own budget chooses the noise of counts. For a shared account: the noise that promises less.
     prices = replace(budget.prices, count_noise="gaussian") if account.shared else budget.prices
-    for words, mechanism, pure in _questions(prices):
-        if mechanism.reserve <= cap or budget.mode == "track":
+    for words, mechanism, pure in _typical_questions(prices):
+        if mechanism.reserve <= cap or tracked:
             yield _bound(words, mechanism.reserve, budget.prices, delta, pure)
-    if budget.mode == "track":
+    if tracked:
         return
     yield _bound("a tenth of the budget", Charge(cap.information / 10, cap.calls / 10), budget.prices, delta)
     yield _bound(ALL, cap, budget.prices, delta)
-    if times := A_YEAR.get(budget.resets):
+    if times := PERIODS_PER_YEAR.get(budget.resets):
         year = Charge(cap.information * times, cap.calls * times)
         yield _bound("a year of it", year, budget.prices, _delta(year.calls * budget.prices.delta_per))
 
 
-def _questions(prices: Prices) -> Iterator[tuple[str, Mechanism, Fraction | None]]:
-    """Typical questions, and the epsilon of each that is pure but for the delta of its call, where there is one."""
+def _typical_questions(prices: Prices) -> Iterator[tuple[str, Mechanism, Fraction | None]]:
+    """Typical questions, each with its epsilon if it is pure but for the delta of its call."""
     common: dict[str, Any] = {"epsilon": prices.epsilon_per, "delta": prices.delta_per}
     laplace = prices.count_noise == "laplace"
     total = KnownLaplace.of(epsilon=prices.epsilon_per, max_groups=1)
@@ -211,11 +191,11 @@ def _bound(words: str, charge: Charge, prices: Prices, delta: Fraction | None, p
         return Bound(words, charge, None, None)
     tight = epsilon(charge.information, charge.calls, prices.epsilon_per, prices.delta_per, delta)
     least = Fraction(tight) if pure is None else min(Fraction(tight), pure)
-    return Bound(words, charge, _up(least, 100), delta)
+    return Bound(words, charge, _round_up(least, 100), delta)
 
 
 def _delta(spent: Fraction) -> Fraction | None:
-    """The smallest power of ten that is at least 1e-9 and ten times what the calls take; None if that is 1 or more."""
+    """The smallest power of ten that is at least 1e-9 and ten times the delta of the calls; None if it is 1 or more."""
     delta = LEAST_DELTA
     while delta < 10 * spent:
         delta *= 10
@@ -224,7 +204,7 @@ def _delta(spent: Fraction) -> Fraction | None:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Budgets added up, whatever their units mean: rho of zCDP, and the delta of the calls."""
+    """Budgets added up in units that all of them share: rho of zCDP, and the delta of the calls."""
 
     rho: Fraction = Fraction(0)
     approximation: Fraction = Fraction(0)
@@ -244,39 +224,39 @@ class _Sum:
         delta = _delta(self.approximation)
         if delta is None:
             return Bound(words, None, None, None)
-        return Bound(words, None, _up(approximate_zcdp_epsilon(self.rho, self.approximation, delta), 100), delta)
+        return Bound(words, None, _round_up(approximate_zcdp_epsilon(self.rho, self.approximation, delta), 100), delta)
 
 
-def _together(config: Config) -> Bound | None:
-    """The least of what the analysts' accounts bound and what the tables' caps bound, over all analysts and tables."""
+def _bound_together(config: Config) -> Bound | None:
+    """What all analysts can learn together: the smaller of the sum of their accounts and that of the tables' caps."""
     groups: dict[tuple[str, str], list[Budget]] = {}
     for name, analyst in config.analysts.items():
         group = (analyst.organisation, "") if analyst.organisation else ("", name)
         groups.setdefault(group, []).append(config.budgets[analyst.budget])
-    people = [_least(members, config, organisation) for (organisation, _), members in groups.items()]
+    people = [_group_sum(members, config, organisation) for (organisation, _), members in groups.items()]
     asked = [table for table in config.tables.values() if table.measures]  # the others are there for reports alone
     caps = [None if table.cap is None else _Sum.of(config.budgets[table.cap]) for table in asked]
-    sums = [_added(people), _added(caps) if caps else None]
+    sums = [_add(people), _add(caps) if caps else None]
     bounds = [total.bound("all analysts together") for total in sums if total is not None]
     found = [bound for bound in bounds if bound.epsilon is not None]
     return min(found, key=lambda bound: bound.epsilon or 0, default=None)
 
 
-def _least(members: Sequence[Budget], config: Config, organisation: str) -> _Sum | None:
-    """What one organisation, or one analyst who is in none, can learn in a period."""
-    apart = _added([_Sum.of(budget) for budget in members])
+def _group_sum(members: Sequence[Budget], config: Config, organisation: str) -> _Sum | None:
+    """What one organisation, or one analyst without one, can learn in a period."""
+    apart = _add([_Sum.of(budget) for budget in members])
     shared = config.budgets[config.organisations[organisation]] if organisation else None
     capped = None if shared is None else _Sum.of(shared)
     if shared is None or capped is None:
         return apart
-    # Sums over different periods cannot be compared: then the shared budget, which all of them pay from, speaks.
+    # Sums over different periods cannot be compared. Then the shared budget holds: all members pay from it.
     alike = all(budget.resets == shared.resets for budget in members)
     if apart is not None and alike and apart.rho <= capped.rho and apart.approximation <= capped.approximation:
         return apart
     return capped
 
 
-def _added(parts: Sequence[_Sum | None]) -> _Sum | None:
+def _add(parts: Sequence[_Sum | None]) -> _Sum | None:
     total = _Sum()
     for part in parts:
         if part is None:
@@ -285,62 +265,56 @@ def _added(parts: Sequence[_Sum | None]) -> _Sum | None:
     return total
 
 
-def in_words(promise: Promise) -> str:
+def describe_promise(promise: Promise) -> str:
     """What an account promises, in a few sentences."""
-    budget = promise.account.budget
-    if promise.tracked:
-        return (
-            f"{_who(promise)} has {TRACKED}. The limit of {_amount(budget)} is only counted against. "
-            "One question alone still has its bound, but nothing limits how many are asked."
-        )
-    if promise.nothing:
-        return f"{_who(promise)} may spend nothing: no question is answered, and only reports tell anything."
-    whole = promise.whole
-    if whole.epsilon is None:
-        return (
-            f"{_who(promise)} may spend {_amount(budget)}: so many calls that their deltas add up to no bound at all."
-        )
-    return (
-        f"{_who(promise)} may spend {_amount(budget)}. Whatever is asked with all of it, the answers are "
-        f"(epsilon, delta)-differentially private for one person, with epsilon {whole.epsilon:.2f} and delta "
-        f"{float(whole.delta or 0):.0e}. {_bet(whole)}"
-    )
-
-
-def _bet(whole: Bound) -> str:
-    bets = "Somebody who bets 50:50 on whether one person is in the data"
-    if (whole.epsilon or 0) < LITTLE:
-        return (
-            f"{bets} wins with at most {percent(whole.wins)}, whatever else they know; without any answer, with 50 %."
-        )
-    return (
-        f"{bets} may win with up to {percent(whole.wins)}. So this worst case, all of the budget turned against one "
-        "person by somebody who knows everybody else, promises little by itself; a few answers promise much more:"
-    )
-
-
-def percent(chance: float) -> str:
-    return f"{100 * chance:.2f} %"
-
-
-def _who(promise: Promise) -> str:
     kind, _, name = promise.account.name.partition(":")
-    return {
+    who = {
         "analyst": name,
         "organisation": f"The organisation {name}, all of its analysts together,",
-        "table": f"The table {name}: everybody who asks about it, together,",
+        "table": f"The table {name}: all who ask about it, together,",
     }[kind]
+    amount = f"{promise.account.budget.cap} {PERIODS[promise.account.budget.resets]}"
+    whole = None if promise.tracked else promise.whole
+    if whole is None:
+        return (
+            f"{who} has no bound at all: this budget is tracked and never refuses. The limit of {amount} is only "
+            "compared with. One question alone still has its bound, but nothing limits how many are asked."
+        )
+    if promise.nothing:
+        return f"{who} may spend nothing: no question is answered, and only reports tell anything."
+    if whole.epsilon is None:
+        return f"{who} may spend {amount}: so many calls that their deltas add up to no bound at all."
+    promised = (
+        f"{who} may spend {amount}. Whatever is asked with all of it, the answers are (epsilon, delta)-differentially "
+        f"private for one person, with epsilon {whole.epsilon:.2f} and delta {float(whole.delta or 0):.0e}. "
+        "A bet at 50:50 on whether one person is in the data"
+    )
+    wins = percent(whole.wins)
+    if whole.epsilon < WEAK:
+        return f"{promised} is won with at most {wins}, whatever else is known; without any answer, with 50 %."
+    return (
+        f"{promised} may be won with up to {wins}. So this worst case, the whole budget used against one "
+        "person by an analyst who knows all others, promises little by itself; a few answers promise much more:"
+    )
 
 
-def _amount(budget: Budget) -> str:
-    return f"{budget.cap} {PERIODS[budget.resets]}"
+def describe_reports(explained: PolicyExplanation) -> Iterator[str]:
+    """What reports promise, beside the budgets."""
+    for name, promise in explained.reports.items():
+        size = "" if promise is None else f": epsilon {_round_up(promise.epsilon, 10_000):,.6g} for one {promise.unit}"
+        yield (
+            f"The report {name} has its own guarantee, however often and by however many it is asked{size}. It debits "
+            f"no budget, and is not in the numbers above; see: sfumato report explain --report {name}"
+        )
+    if explained.readers:
+        yield f"May read every entity of the reports, as no `entities` limit them: {', '.join(explained.readers)}."
 
 
-def not_bounded(explained: PolicyExplanation) -> Iterator[str]:
-    """What the numbers do not cover, a sentence or two for each."""
+def exclusions(explained: PolicyExplanation) -> Iterator[str]:
+    """What the numbers do not cover, in a sentence or two each."""
     if any(promise.account.budget.resets != "never" and not promise.nothing for promise in explained.promises):
         yield "Periods add up. Every reset is a new budget about the same people; see the year in the table."
-    yield from _colluding(explained)
+    yield from _collusion(explained)
     yield "Grants add to a budget for one period and are not in this file; see: sfumato budget show."
     yield "What is published by `sfumato release --budget B` is paid by an account of its own, with the limits of B."
     yield (
@@ -348,25 +322,30 @@ def not_bounded(explained: PolicyExplanation) -> Iterator[str]:
         "What was copied into it from the rows is not protected."
     )
     if explained.guaranteed:
-        yield f"Bounds that the file calls guaranteed are taken at their word: {', '.join(explained.guaranteed)}."
+        yield f"Bounds that the file calls guaranteed are not enforced: {', '.join(explained.guaranteed)}."
     yield "Several people at once: a household of k, all alike, has k times the epsilon, and a larger delta."
 
 
-def _colluding(explained: PolicyExplanation) -> Iterator[str]:
-    if len(explained.analysts) < 2 or (explained.together is not None and explained.together.epsilon == 0):
+def _collusion(explained: PolicyExplanation) -> Iterator[str]:
+    """What analysts learn who share their answers."""
+    bound = explained.together
+    if len(explained.analysts) < 2 or (bound is not None and bound.epsilon == 0):
         return
     where = f" Tables without a cap: {', '.join(explained.uncapped)}." if explained.uncapped else ""
-    bound = explained.together
     if bound is None:
-        yield f"Analysts who share what they saw: nothing bounds what all of them learn together.{where}"
+        yield f"Analysts who share their answers: nothing bounds what all of them learn together.{where}"
         return
     yield (
-        "Analysts who share what they saw add up, unless they have an organisation in common or the table has a cap. "
+        "Analysts who share their answers add up, unless they have an organisation in common or the table has a cap. "
         f"All {len(explained.analysts)} together: epsilon {bound.epsilon:.2f} at delta {float(bound.delta or 0):.0e}, "
         f"in one period of each; a bet at 50:50 is won with at most {percent(bound.wins)}.{where}"
     )
 
 
-def _up(value: float | Fraction, steps: int) -> float:
-    """Rounded up to the next of `steps` in one, exactly."""
+def percent(chance: float) -> str:
+    return f"{100 * chance:.2f} %"
+
+
+def _round_up(value: float | Fraction, steps: int) -> float:
+    """Rounded up to a multiple of 1 / `steps`, exactly."""
     return math.ceil(Fraction(value) * steps) / steps

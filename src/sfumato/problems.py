@@ -1,13 +1,13 @@
 """Errors as problems (RFC 9457): one table from an error to its type, its status and its words.
 
-The service and the command line write problems by it, the SDK reads them by it, and docs/reference/problems.md is
-written from it. A problem says nothing that its error does not say, and of failures less: what went wrong inside is
-for the operator's log.
+The service and the command line write problems from this table, the SDK reads them with it, and
+docs/reference/problems.md is generated from it. Over HTTP a problem says no more than its error, and about failures
+less: the reason is in the operator's log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from sfumato.accounting import Charge
 from sfumato.errors import (
     BudgetExhausted,
+    ConfigError,
     Conflict,
     EngineFailed,
     Failed,
@@ -35,13 +36,13 @@ PLACE = "/problems/"
 class ProblemType:
     """One kind of problem: its name, which is the end of its `type`, what it means and what to do about it.
 
-    With `detail`, every problem of the kind says just that, whatever the error says.
+    With `detail`, every problem of this kind says only that over HTTP, whatever the error says.
     """
 
     name: str
     title: str
     status: int
-    error: type[SfumatoError]
+    error: type[Exception]
     meaning: str
     detail: str = ""
 
@@ -61,12 +62,13 @@ PROBLEM_TYPES = (
     ProblemType(
         *("in-flight", "In flight", 409, Conflict),
         "A call with this Idempotency-Key began at the same moment, and the data got a new version in between; or the "
-        "range of a report was sealed anew while its numbers were drawn. Send it again, with the same key, after "
-        "`Retry-After` seconds: it will not be charged twice.",
+        "range of a report was sealed again while its numbers were drawn. Send it again, with the same key, after "
+        "`Retry-After` seconds: it is not charged twice.",
     ),
     ProblemType(
         *("key-reused", "Key reused", 422, Conflict),
-        "This Idempotency-Key was sent before, with another body. Use a new key for every new call.",
+        "This Idempotency-Key was sent before, with another body; or the job of a release was run before, with other "
+        "parameters. Use a new key for every new call, and a new name for every new release.",
     ),
     ProblemType(
         *("unauthorized", "Unauthorized", 401, Unauthorized),
@@ -76,97 +78,116 @@ PROBLEM_TYPES = (
     ),
     ProblemType(
         *("not-found", "Not found", 404, NotFound),
-        "There is no such thing, or it is not yours: the two look alike.",
+        "There is no such thing, or it is not yours: the two get the same problem.",
         "there is no such thing, or it is not yours",
     ),
     ProblemType(
         *("rate-limited", "Rate limited", 429, RateLimited),
-        "More calls a minute than an analyst may make. Nothing was charged; wait for `Retry-After` seconds.",
+        "More calls per minute than an analyst may make. Nothing was charged; wait for `Retry-After` seconds.",
     ),
     ProblemType(
         *("invalid-argument", "Invalid argument", 400, InvalidArgument),
-        "The call itself makes no sense: a body that is not JSON, a parameter out of range. The detail names it.",
+        "The call makes no sense: a body that is not JSON, or a parameter out of range. The detail names it.",
     ),
     ProblemType(
         *("too-large", "Too large", 413, InvalidArgument),
-        "The body is longer than a question can be. Ask for ranges instead of lists.",
+        "The body is longer than a question may be. Ask for ranges instead of lists.",
     ),
     ProblemType(
         *("method-not-allowed", "Method not allowed", 405, InvalidArgument),
-        "There is such a path, but not for this method. `Allow` lists those that there are.",
+        "The path exists, but not for this method. `Allow` lists the methods that it has.",
     ),
     ProblemType(
         *("engine-failed", "Engine failed", 503, EngineFailed),
-        "The engine did not deliver. The charge stands, and the reservation with it: send the same question again, "
-        "and it costs no more; a report costs nothing. The reason is never told, because it could depend on the rows.",
+        "The engine failed. The charge stays reserved: the same question, sent again, costs no more; a report costs "
+        "nothing. The reason is never given, because it could depend on the rows.",
     ),
     ProblemType(
         *("ledger-failed", "Ledger failed", 503, LedgerFailed),
-        "The ledger cannot be read, written or trusted, so that nothing may leave. The operator's log and "
-        "`sfumato budget verify` say why. Sending the same question again is not charged twice.",
+        "The ledger cannot be read, written or trusted, so nothing may be answered. The operator's log and "
+        "`sfumato budget verify` say why. The same question, sent again, is not charged twice.",
         "the ledger cannot be used at this moment; nothing was answered, and asking again is not charged twice",
     ),
     ProblemType(
         *("failed", "Failed", 503, Failed),
-        "The service could not answer. Sending the same question again is not charged twice.",
+        "The service could not answer. The same question, sent again, is not charged twice.",
         "the service could not answer; asking again is not charged twice",
     ),
 )
 
-_BY_NAME = {kind.name: kind for kind in PROBLEM_TYPES}
+COMMAND_LINE_TYPES = (
+    ProblemType(
+        *("configuration", "Configuration", 500, ConfigError),
+        "A setting of `sfumato.toml`, or a `SFUMATO_*` variable, makes no sense. The detail names the setting and says "
+        "what it must be. Exit code 2.",
+    ),
+    ProblemType(
+        *("usage", "Usage", 400, InvalidArgument),
+        "The command line makes no sense: an unknown command or option, or one that is missing. The detail names it; "
+        "`--help` lists what there is. Exit code 2.",
+    ),
+    ProblemType(
+        *("not-installed", "Not installed", 501, ModuleNotFoundError),
+        "This command needs an extra that is not installed. The detail has the `pip install` to run. Exit code 2.",
+    ),
+)
+"""Kinds that only the command line writes; they never travel over HTTP."""
+
+_BY_NAME = {kind.name: kind for kind in (*PROBLEM_TYPES, *COMMAND_LINE_TYPES)}
 
 
-def named(name: str) -> ProblemType:
+def find_problem_type(name: str) -> ProblemType:
+    """The kind of this name."""
     return _BY_NAME[name]
 
 
-def problem_type(error: SfumatoError) -> ProblemType:
-    """The kind of an error; the most special one, where several fit."""
+def problem_type(error: Exception, *, to_owner: bool = False) -> ProblemType:
+    """The kind of an error; the most special one where several fit."""
     if isinstance(error, Conflict):
-        return named("key-reused" if error.reused else "in-flight")
-    fitting = (kind for above in type(error).__mro__ for kind in PROBLEM_TYPES if kind.error is above)
-    return next(fitting, named("failed"))
+        return _BY_NAME["key-reused" if error.reused else "in-flight"]
+    kinds = (*PROBLEM_TYPES, *COMMAND_LINE_TYPES) if to_owner else PROBLEM_TYPES
+    fitting = (kind for above in type(error).__mro__ for kind in kinds if kind.error is above)
+    return next(fitting, _BY_NAME["failed"])
 
 
-def problem(error: SfumatoError, kind: ProblemType | None = None) -> dict[str, Any]:
-    """An error as an object for outsiders."""
-    kind = kind or problem_type(error)
-    told = {"type": PLACE + kind.name, "title": kind.title, "status": kind.status, "detail": kind.detail or str(error)}
-    return told | amounts(error) if isinstance(error, BudgetExhausted) else told
+def problem(error: Exception, kind: ProblemType | None = None, *, to_owner: bool = False) -> dict[str, Any]:
+    """An error as a problem object.
 
-
-def amounts(error: BudgetExhausted) -> dict[str, Any]:
-    """What was asked, what is left until when, and which smaller questions would fit."""
+    The owner, at the command line, gets the words of every error; callers over HTTP get the `detail` of its kind.
+    """
+    kind = kind or problem_type(error, to_owner=to_owner)
+    detail = str(error) if to_owner else kind.detail or str(error)
+    fields = {"type": PLACE + kind.name, "title": kind.title, "status": kind.status, "detail": detail}
+    if not isinstance(error, BudgetExhausted):
+        return fields
     charges = {"asked": error.asked, "left": error.left}
-    told: dict[str, Any] = {name: amount.to_dict() for name, amount in charges.items() if isinstance(amount, Charge)}
-    told["resets"] = None if error.resets is None else error.resets.isoformat()
-    return told | {"try": [dict(request) for request in error.instead]}
+    return {
+        **fields,
+        **{name: charge.to_dict() for name, charge in charges.items() if isinstance(charge, Charge)},
+        "resets": None if error.resets is None else error.resets.isoformat(),
+        "try": [dict(request) for request in error.instead],
+    }
 
 
-def error_of(serial: Mapping[str, Any]) -> SfumatoError:
-    """The exception that a problem tells of, as embedded use would raise it."""
+def read_problem(serial: Mapping[str, Any]) -> SfumatoError:
+    """The exception that a problem object from the service stands for: the one that embedded use raises."""
     name = str(serial.get("type", "")).removeprefix(PLACE)
     detail = str(serial.get("detail", "") or serial.get("title", "") or "the service could not answer")
-    kind = _BY_NAME.get(name)
-    if kind is None:
+    error = next((kind.error for kind in PROBLEM_TYPES if kind.name == name), None)
+    if error is None or not issubclass(error, SfumatoError):
         return (Refused if 400 <= int(serial.get("status", 500)) < 500 else Failed)(detail)
-    if kind.error is BudgetExhausted:
-        return _exhausted(serial, detail)
-    if kind.error is Conflict:
-        return Conflict(detail, reused=kind.name == "key-reused")
-    if kind.error is InvalidArgument:
+    if error is BudgetExhausted:
+        resets = serial.get("resets")
+        return BudgetExhausted(
+            Charge.from_dict(serial["asked"]),
+            Charge.from_dict(serial["left"]),
+            resets=None if resets is None else date.fromisoformat(resets),
+            instead=serial.get("try", ()),
+            words=detail,
+        )
+    if error is Conflict:
+        return Conflict(detail, reused=name == "key-reused")
+    if error is InvalidArgument:
         argument, _, words = detail.partition(": ")
         return InvalidArgument(argument, words) if words else InvalidArgument("call", detail)
-    return kind.error(detail)
-
-
-def _exhausted(serial: Mapping[str, Any], detail: str) -> BudgetExhausted:
-    instead: Sequence[Mapping[str, Any]] = serial.get("try", ())
-    resets = serial.get("resets")
-    return BudgetExhausted(
-        Charge.from_dict(serial["asked"]),
-        Charge.from_dict(serial["left"]),
-        resets=None if resets is None else date.fromisoformat(resets),
-        instead=instead,
-        words=detail,
-    )
+    return error(detail)

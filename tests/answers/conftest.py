@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from worlds import World, new_world
+
+from tests.helpers.worlds import World, new_world
 
 
 @pytest.fixture

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import World, alone, lasting, new_world
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.ledger import Ledger
-from sfumato.ledger.audit import sha256
+from sfumato.ledger import payments
 from sfumato.ledger.fence import Fence
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
-from sfumato.ledger.tables import charge
+from sfumato.ledger.tables import sha256
+from sfumato.ledger.types import read_charge
 from sfumato.session import Session
+from tests.helpers.worlds import World, alone, lasting, new_world
 
 pytestmark = pytest.mark.slow
 
@@ -41,13 +41,13 @@ PHASES = ("opening", "reserve", "engine", "mechanism", "settle", "fence", "betwe
 Points = dict[str, tuple[Any, str]]
 
 
-def points(mechanism: Any) -> Points:
+def points(paid_path: Any) -> Points:
     """Where a process can die: calls on the path of an answer, by the phase they belong to."""
     return {
-        "reserve": (Ledger, "reserve"),
+        "reserve": (payments, "reserve"),
         "engine": (DuckDBEngine, "run"),
-        "mechanism": (mechanism, "_payload"),
-        "settle": (Ledger, "settle"),
+        "mechanism": (paid_path, "_compute"),
+        "settle": (payments, "settle"),
         "fence": (Fence, "advance"),
         "append": (Fence, "_append"),
         "finish": (Session, "finish"),
@@ -57,9 +57,9 @@ def points(mechanism: Any) -> Points:
 
 def instrument(hit: Callable[[str, str], None]) -> None:
     """Call `hit` before and after each of the points, and around every commit. For a child: nothing is put back."""
-    from sfumato import answer
+    from sfumato import spending
 
-    for name, (owner, attribute) in points(answer).items():
+    for name, (owner, attribute) in points(spending).items():
         setattr(owner, attribute, _around(name, getattr(owner, attribute), hit))
     for store in (SQLiteStore, PostgresStore):
         store.writing = _commit(store.writing, hit)
@@ -105,7 +105,7 @@ def ask_all(world: World, numbers: Iterator[int], told: Path) -> None:
         for number in numbers:
             analyst = ANALYSTS[number % 7 % 3]
             answer = session.ask(question(number), analyst=analyst)
-            atom = session._inquiry(question(number), analyst).plan.atom
+            atom = session._planner.plan(question(number), analyst, session.now()).plan.atom
             line = [number, analyst, atom, lasting(answer)]
             os.write(out, json.dumps(line).encode() + b"\n")
 
@@ -257,7 +257,9 @@ def wrong(world: World, told: Path) -> list[str]:
     """Everything that is wrong with a ledger after its last clean start, and with what had left before."""
     tables = world.tables()
     problems = [] if not tables["holds"] else ["something stays reserved"]
-    rows = [(row[2], row[3], row[6], charge(row[7]), charge(row[8]), row[10]) for row in sorted(tables["journal"])]
+    rows = [
+        (row[2], row[3], row[6], read_charge(row[7]), read_charge(row[8]), row[10]) for row in sorted(tables["journal"])
+    ]
     by_kind = {kind: [row for row in rows if row[0] == kind] for kind in ("reserve", "settle")}
     if len(rows) != sum(map(len, by_kind.values())):
         problems.append("there are rows that are neither a reserve nor a settle")
@@ -293,9 +295,9 @@ def wrong_sums(tables: dict[str, Any], rows: list[Any]) -> Iterator[str]:
         price = sum((Charge(0, 1) if step == "call" else Charge(1) for _, step in set(steps)), NOTHING)
         if len(set(steps)) != len(steps):
             yield f"{account} paid twice for a step"
-        if not charge(spent) == price == sum((row[4] for row in mine), NOTHING):
+        if not read_charge(spent) == price == sum((row[4] for row in mine), NOTHING):
             yield f"{account} has spent {spent}, and its steps cost {price}"
-        if charge(reserved) or sum((row[3] for row in mine), NOTHING):
+        if read_charge(reserved) or sum((row[3] for row in mine), NOTHING):
             yield f"{account} still has {reserved} reserved"
 
 

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.answer import PlannedRequest, Runtime, answer
+from sfumato.answer import PlannedRequest, answer
 from sfumato.config import Budget, LedgerSettings
 from sfumato.ledger import Account, open_ledger
 from sfumato.query.plan import plan
-from sfumato.query.policy import Policy, Prices, TablePolicy
+from sfumato.query.policy import Policy, Prices
 from sfumato.query.sql import read_sql
+from sfumato.spending import Runtime
+from tests.helpers.engagements import ENGAGEMENTS
+from tests.query import test_spellings as spellings
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
 ANNA = Account("analyst:anna", Budget(PRICES, Charge(10**6, 10**6)))
-
-
-def loaded(name: str) -> ModuleType:
-    """A module of the tests of the planner, whichever folder the tests were started from."""
-    path = Path(__file__).parents[1] / "query" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"query_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-spellings, columns = loaded("test_spellings"), loaded("conftest")
 
 
 class Empty:
@@ -49,22 +37,16 @@ class Empty:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(spellings.QUESTIONS)))
 def test_two_hundred_spellings_are_charged_once(number, tmp_path):
-    tables = TablePolicy(
-        "engagements",
-        "member_id",
-        {column.name: column for column in columns.COLUMNS},
-        {measure.name: measure for measure in columns.MEASURES},
-        version="2026-11-15",
-    )
-    policy, coin, engine = Policy({"engagements": tables}), random.Random(number), Empty()
+    policy, coin, engine = Policy({"engagements": ENGAGEMENTS}), random.Random(number), Empty()
     (tmp_path / "books").mkdir()
     with open_ledger(LedgerSettings("sqlite:books/l.db", tmp_path / "fence"), tmp_path) as ledger:
-        desk = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
+        runtime = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
         given = []
         for _ in range(spellings.SPELLINGS):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)
-            given.append(answer(PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES)), desk))
-        [standing] = ledger.left([ANNA], NOW)
+            planned = PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES))
+            given.append(answer(planned, runtime, NOW))
+        [standing] = ledger.standings([ANNA], NOW)
     first, *repeats = given
     assert first.receipt.charge == standing.spent > NOTHING
     assert all(repeat.receipt.repeat and repeat.receipt.charge == NOTHING for repeat in repeats)

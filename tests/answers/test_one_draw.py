@@ -16,19 +16,19 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from worlds import NOW, REGIONS, World, lasting
 
 from sfumato import answer as answers
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import load_config, noise_key
 from sfumato.errors import BudgetExhausted, LedgerFailed
-from sfumato.ledger import all_accounts, open_ledger
-from sfumato.ledger.ledger import token
+from sfumato.ledger import all_accounts, open_ledger, payments
+from sfumato.ledger.rules import step_name
 from sfumato.ledger.tables import Books
 from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
+from tests.helpers.worlds import NOW, REGIONS, World, lasting
 
 ANALYSTS = ("anna", "ben", "olga")
 SHIFT = 10_000  # what one state of the data adds to every count: far more than any noise
@@ -112,7 +112,7 @@ class Walk:
     def ask(self) -> None:
         number, analyst = self.chance.randrange(len(QUESTIONS)), self.chance.choice(ANALYSTS)
         question = QUESTIONS[number]
-        atom = self.session._inquiry(question, analyst).plan.atom
+        atom = self.session._planner.plan(question, analyst, self.session.now()).plan.atom
         try:
             found = self.session.ask(question, analyst=analyst)
         except BudgetExhausted:
@@ -127,12 +127,12 @@ class Walk:
         question = QUESTIONS[number]
         moment = self.chance.choice(["reserve", "engine", "settle"])
         patch = pytest.MonkeyPatch()
-        owner, name = {"reserve": (Rows, "run"), "engine": (answers, "_payload")}.get(
+        owner, name = {"reserve": (Rows, "run"), "engine": (payments, "settle")}.get(
             moment, (self.session._ledger.fence, "advance")
         )
         patch.setattr(owner, name, _raising)
         try:
-            atom = self.session._inquiry(question, analyst).plan.atom
+            atom = self.session._planner.plan(question, analyst, self.session.now()).plan.atom
             found = self.session.ask(question, analyst=analyst)
             self.look(atom, found)  # it was stored: nothing was there to crash
             self.accepted[analyst].add((number, self.version, self.key))
@@ -251,7 +251,7 @@ class Walk:
             rows = min(made.k, len(payload["rows"]))
             for step in made.full.steps(rows, stopped=payload["stopped"] and made.k > rows):
                 if made.counts or step.kind != "count":
-                    steps[made.atom, token(step)] = step.charge
+                    steps[made.atom, step_name(step)] = step.charge
         return sum(steps.values(), self.kept[analyst])
 
     def planned(self, analyst: str, number: int, version: int, key: int) -> Plan:
@@ -302,7 +302,7 @@ def _shows(payload: dict[str, Any], cells: list[list[Any]]) -> bool:
 def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Walk:
     """A walk, in which every draw of noise is noted with the payload that came of it."""
     drawn: list[bytes] = []
-    tried = answers._tried
+    compute = answers._compute
 
     class Noted(Rng):
         @classmethod
@@ -310,15 +310,14 @@ def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Wa
             drawn.append(key + context)
             return Rng.keyed(key, context)
 
-    def noted(plan: Plan, nonce: bytes, desk: Any) -> str | None:
-        payload = tried(plan, nonce, desk)
-        if payload is not None:
-            walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
+    def noted(plan: Plan, runtime: Any, nonce: bytes) -> str:
+        payload = compute(plan, runtime, nonce)
+        walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
         return payload
 
     patch.setattr("sfumato.catalog.DuckDBEngine", Rows)
     patch.setattr(answers, "Rng", Noted)
-    patch.setattr(answers, "_tried", noted)
+    patch.setattr(answers, "_compute", noted)
     walk = Walk(world, seed)
     try:
         walk.go(steps)
@@ -364,7 +363,7 @@ def constant_nonces(patch: pytest.MonkeyPatch) -> None:
         books.begin_atom(atom, "00" * 16)
         return "00" * 16, None
 
-    patch.setattr("sfumato.ledger.ledger._begun", begin)
+    patch.setattr("sfumato.ledger.rules.begin_atom", begin)
 
 
 def stored_rankings_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import World, alone, crowd, lasting, new_world, notes, spent, standing
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import BudgetExhausted
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
+from tests.helpers.worlds import World, alone, crowd, lasting, new_world, notes, spent, standing
 
 pytestmark = pytest.mark.slow  # processes, not threads
 
@@ -119,14 +119,14 @@ def stepping_in(path: str, moment: str) -> list[Any]:
 
     def ask(people: int) -> list[Any]:
         with world.open() as session:
-            real = session._desk.engines["engagements"].run
+            real = session._runtime.engines["engagements"].run
 
             def run(query: object) -> Any:
                 rows = real(query)
                 time.sleep(0.3)  # so that both are between reserve and settle
                 return [(*row[:-1], row[-1] + people) for row in rows]
 
-            session._desk.engines["engagements"].run = run
+            session._runtime.engines["engagements"].run = run
             meet(path, 2)
             return _asked(session, one_unit, "anna" if moment == "one" or not people else "olga", 1)
 

@@ -10,11 +10,11 @@ import httpx2
 import pandas
 import pytest
 import sqlalchemy as sa
-from fake_service import KEY, Reading
 from sqlalchemy.dialects import registry
 from sqlalchemy.engine import make_url
 
 from sfumato.client import alchemy
+from tests.helpers.fake_service import KEY, Reading
 
 registry.register("sfumato", "sfumato.client.alchemy", "SfumatoDialect")
 registry.register("sfumato.https", "sfumato.client.alchemy", "SfumatoHttpsDialect")

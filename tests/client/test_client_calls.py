@@ -11,24 +11,6 @@ from fractions import Fraction
 
 import httpx2
 import pytest
-from fake_service import (
-    ANSWER,
-    BUDGET,
-    CHARGES,
-    DIGEST,
-    ESTIMATE,
-    KEY,
-    REPORT,
-    SQL,
-    TABLES,
-    URL,
-    Scripted,
-    async_call,
-    ok,
-    page,
-    refused,
-    sync_call,
-)
 
 import sfumato as sf
 from sfumato.accounting import Charge
@@ -47,7 +29,25 @@ from sfumato.errors import (
     Unauthorized,
 )
 from sfumato.problems import PLACE, PROBLEM_TYPES
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Standing, TableRow, Tables
+from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate, TableRow, Tables
+from tests.helpers.fake_service import (
+    ANSWER,
+    BUDGET,
+    CHARGES,
+    DIGEST,
+    ESTIMATE,
+    KEY,
+    REPORT,
+    SQL,
+    TABLES,
+    URL,
+    Scripted,
+    async_call,
+    ok,
+    page,
+    refused,
+    sync_call,
+)
 
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 
@@ -61,8 +61,8 @@ def test_records_are_read_back_from_their_serial_form(record):
 
 def test_parts_of_records_are_read_back_too():
     own, shared = BUDGET.accounts
-    assert Standing.from_dict(own.to_dict()) == own
-    assert Standing.from_dict(shared.to_dict()) == shared
+    assert AccountStanding.from_dict(own.to_dict()) == own
+    assert AccountStanding.from_dict(shared.to_dict()) == shared
     assert TableRow.from_dict(TABLES.rows[0].to_dict()) == TABLES.rows[0]
 
 

@@ -11,7 +11,6 @@ from fractions import Fraction
 import numpy
 import pandas
 import pytest
-from fake_service import ANSWER, Scripted, async_call, ok, policy, sync_call
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from sfumato.query.filters import canonical_filter
 from sfumato.query.predicate import AllOf, AnyOf, In, Values
 from sfumato.query.request import MAX_NODES, Histogram, TopK, Total
 from sfumato.query.serial import read_request
+from tests.helpers.fake_service import ANSWER, Scripted, async_call, ok, policy, sync_call
 
 TABLE = policy().tables["engagements"]
 
@@ -171,9 +171,9 @@ def test_what_is_no_question_is_refused_in_the_words_of_a_session(call, question
 
 
 def test_the_words_are_those_of_a_session():
-    from sfumato import session
+    from sfumato import answer
 
-    assert refusal(lambda: session._read(7, policy())) == refusal(lambda: request_body(7))
+    assert refusal(lambda: answer._read(7, policy())) == refusal(lambda: request_body(7))
     assert refusal(lambda: read_request({7: 1}, policy())) == refusal(lambda: request_body({7: 1}))
 
 

@@ -7,11 +7,23 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
 import pytest
-from fake_service import ANSWER, BUDGET, ESTIMATE, KEY, SQL, Scripted, async_call, ok, page, refused, sync_call
 
 import sfumato as sf
 from sfumato.accounting import Charge
 from sfumato.errors import BudgetExhausted, Conflict, EngineFailed, Failed, LedgerFailed, NotSupported, RateLimited
+from tests.helpers.fake_service import (
+    ANSWER,
+    BUDGET,
+    ESTIMATE,
+    KEY,
+    SQL,
+    Scripted,
+    async_call,
+    ok,
+    page,
+    refused,
+    sync_call,
+)
 
 both = pytest.mark.parametrize("call", [sync_call, async_call])
 
@@ -165,7 +177,7 @@ def test_a_socket_that_is_closed_half_way_is_tried_again():
     """Over real sockets: a promise of more bytes than come, then nothing at all, then an answer."""
     seen = []
     body = b'{"analyst": "anna", "mode": "track", "resets": null, "accounts": [' + (
-        b'{"account": "a", "limit": C, "granted": C, "spent": C, "reserved": C, "resets": null}]}'.replace(
+        b'{"account": "a", "limit": C, "granted": C, "spent": C, "reserved": C, "left": C, "resets": null}]}'.replace(
             b"C", b'{"information": "1", "calls": "0"}'
         )
     )

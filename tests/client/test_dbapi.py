@@ -11,7 +11,6 @@ import numpy
 import pandas
 import pytest
 import sqlglot
-from fake_service import KEY, URL, Reading, Scripted, page, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from sfumato.accounting import Charge
 from sfumato.client import dbapi
 from sfumato.client.selects import bind, literal
 from sfumato.errors import BudgetExhausted, NotSupported, RateLimited, Unauthorized
+from tests.helpers.fake_service import KEY, URL, Reading, Scripted, page, refused
 
 LIST = (
     "SELECT article, COUNT(DISTINCT member_id) AS people FROM engagements GROUP BY article ORDER BY people DESC LIMIT 2"

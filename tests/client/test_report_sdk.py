@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
-from fake_service import DIGEST, KEY, REPORT, Scripted, async_call, ok, page, refused, sync_call
 
 import sfumato as sf
 from sfumato.errors import (
@@ -26,6 +25,7 @@ from sfumato.errors import (
     SfumatoError,
     Unauthorized,
 )
+from tests.helpers.fake_service import DIGEST, KEY, REPORT, Scripted, async_call, ok, page, refused, sync_call
 
 pytestmark = pytest.mark.slow  # a service for each
 

@@ -1,4 +1,4 @@
-"""What every ledger must keep, whatever stores its books. A store's test inherits this and says where they are."""
+"""The contract of every ledger, over any store. The test of a store inherits it and says where the books are."""
 
 from __future__ import annotations
 
@@ -22,13 +22,26 @@ import pytest
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import Budget, LedgerSettings
 from sfumato.errors import BudgetExhausted, ConfigError, Conflict, InvalidArgument, LedgerFailed
-from sfumato.ledger import Account, Debit, EarlierCall, IdempotentCall, Ledger, Reserved, Revealed, Settled, open_ledger
+from sfumato.ledger import (
+    Account,
+    Debit,
+    EarlierCall,
+    IdempotentCall,
+    Ledger,
+    Reserved,
+    Revealed,
+    Settled,
+    find_store,
+    open_ledger,
+    payments,
+)
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.store import Store
-from sfumato.ledger.tables import Balance, Books, Row
+from sfumato.ledger.tables import Books
+from sfumato.ledger.types import Balance, Row
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 
@@ -75,15 +88,15 @@ def row_steps(rows: int, *, counts: bool) -> tuple[Step, ...]:
 
 def top(k: int = 2, atom: str = "list", *accounts: Account, counts: bool = True) -> Debit:
     """A list of `k` from a ranking of unknown keys: 2k + 1 units and a call at worst."""
-    return asked(accounts or (ANNA,), atom, {"k": k, "counts": counts}, row_steps(k, counts=counts))
+    return debit_of(accounts or (ANNA,), atom, {"k": k, "counts": counts}, row_steps(k, counts=counts))
 
 
 def histogram(atom: str = "histogram", *accounts: Account, units: Any = 1) -> Debit:
     """All of a public domain, which needs no call."""
-    return asked(accounts or (ANNA,), atom, {"units": str(units)}, (Step("histogram", Charge(units)),))
+    return debit_of(accounts or (ANNA,), atom, {"units": str(units)}, (Step("histogram", Charge(units)),))
 
 
-def asked(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Debit:
+def debit_of(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Debit:
     analyst = accounts[0].name.removeprefix("analyst:")
     digest = " ".join((atom, *map(str, request.values())))
     return Debit(analyst, accounts, digest, atom, "epoch", "daily 2026-11-15", request, worst)
@@ -94,7 +107,7 @@ def ranking(rows: int = 100, word: str = "first") -> str:
     return json.dumps({"rows": rows, "word": word})
 
 
-def showing(ask: Debit) -> Callable[[str], Revealed]:
+def reveal_of(ask: Debit) -> Callable[[str], Revealed]:
     def reveal(payload: str) -> Revealed:
         stored, k = json.loads(payload), ask.request.get("k")
         if k is None:
@@ -108,15 +121,20 @@ def showing(ask: Debit) -> Callable[[str], Revealed]:
 
 
 def reserve(ledger: Ledger, ask: Debit, now: datetime = NOW) -> Reserved | Settled:
-    return ledger.reserve(ask, showing(ask), now)
+    return payments.reserve(ledger, ask, reveal_of(ask), now)
 
 
 def settle(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime = NOW) -> Settled:
-    return ledger.settle(ask, held(ledger, ask), payload or ranking(), showing(ask), now)
+    return payments.settle(ledger, ask, reserved_now(ledger, ask), payload or ranking(), reveal_of(ask), now)
 
 
-def held(ledger: Ledger, ask: Debit) -> Reserved:
-    """What `reserve` had returned: the atom's nonce of this moment."""
+def open_store(store: Store) -> Store:
+    store.open()
+    return store
+
+
+def reserved_now(ledger: Ledger, ask: Debit) -> Reserved:
+    """What `reserve` would return now: the current nonce of the atom."""
     with ledger._store.reading() as run:
         atom = Books(run).atom(ask.atom)
     return Reserved(bytes.fromhex(atom[0]) if atom else bytes(16))
@@ -128,16 +146,16 @@ def answer(ledger: Ledger, ask: Debit, payload: str | None = None, now: datetime
     return settle(ledger, ask, payload, now) if isinstance(found, Reserved) else found
 
 
-def recalled(ledger: Ledger, digest: str, *accounts: Account) -> Settled | None:
+def recall(ledger: Ledger, digest: str, *accounts: Account) -> Settled | None:
     return ledger.recall(accounts[0].name, digest, lambda _: accounts, NOW)
 
 
 def spent(ledger: Ledger, account: Account = ANNA, now: datetime = NOW) -> Charge:
-    return ledger.left([account], now)[0].spent
+    return ledger.standings([account], now)[0].spent
 
 
 def left(ledger: Ledger, account: Account = ANNA, now: datetime = NOW) -> Charge:
-    return ledger.left([account], now)[0].left
+    return ledger.standings([account], now)[0].left
 
 
 def price(ledger: Ledger, ask: Debit) -> Charge:
@@ -146,7 +164,7 @@ def price(ledger: Ledger, ask: Debit) -> Charge:
 
 
 def refusal(call: Callable[[], object]) -> LedgerFailed:
-    """The failure of a call, which carries nothing of what is beneath it."""
+    """The failure of a call. It carries no other exception."""
     with pytest.raises(LedgerFailed) as told:
         call()
     assert told.value.__cause__ is None
@@ -157,17 +175,17 @@ def refusal(call: Callable[[], object]) -> LedgerFailed:
 OPERATIONS: dict[str, Callable[[Ledger], object]] = {
     "reserve": lambda ledger: reserve(ledger, top(3, "another")),
     "settle": lambda ledger: settle(ledger, top()),
-    "holds": lambda ledger: ledger.holds(),
-    "left": lambda ledger: ledger.left([ANNA], NOW),
+    "reservations": lambda ledger: ledger.reservations(),
+    "standings": lambda ledger: ledger.standings([ANNA], NOW),
     "prices": lambda ledger: ledger.prices(top(), lambda _: [top().worst]),
-    "recall": lambda ledger: recalled(ledger, top().digest, ANNA),
-    "called": lambda ledger: ledger.called(ANNA.name, IdempotentCall.of("key", b"body")),
+    "recall": lambda ledger: recall(ledger, top().digest, ANNA),
+    "earlier_call": lambda ledger: ledger.earlier_call(ANNA.name, IdempotentCall.of("key", b"body")),
     "check": lambda ledger: ledger.check(),
     "history": lambda ledger: ledger.history("anna"),
     "grant": lambda ledger: ledger.grant(ANNA, UNIT, "more", NOW),
 }
 
-# What somebody with a raw connection may do to the books that `LedgerContract.busy` leaves behind.
+# Changes through a raw connection to the books that `LedgerContract.busy` makes.
 TAMPERINGS = {
     "a journal row's amount": "UPDATE journal SET spent = '0 0' WHERE sequence = 3",
     "a journal row's analyst": "UPDATE journal SET analyst = 'bob' WHERE sequence = 3",
@@ -215,12 +233,12 @@ with open_ledger(LedgerSettings(url, Path(fence)), Path(folder)) as ledger:
     child = os.fork()
     if not child:
         try:
-            ledger.holds()
+            ledger.reservations()
         except LedgerFailed as error:
             os.write(1, str(error).encode())
         os._exit(0)
     os.waitpid(child, 0)
-    assert ledger.holds() == []
+    assert ledger.reservations() == []
 """
 
 
@@ -235,11 +253,11 @@ class LedgerPlace:
         raise NotImplementedError
 
     def raw(self, statement: str) -> list[tuple[Any, ...]]:
-        """What somebody does to the tables, behind the ledger's back."""
+        """Run a statement without the ledger."""
         raise NotImplementedError
 
     def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        """Put rows into an empty table, behind the ledger's back."""
+        """Put rows into an empty table, without the ledger."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
@@ -285,7 +303,7 @@ class InSQLite(LedgerPlace):
         self.settings = LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence")
 
     def store(self) -> Store:
-        return SQLiteStore(self.file)
+        return open_store(SQLiteStore(self.file))
 
     def raw(self, statement: str) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(self.file, isolation_level=None)
@@ -312,7 +330,7 @@ class InPostgres(LedgerPlace):
         self.raw("DROP SCHEMA IF EXISTS sfumato CASCADE")
 
     def store(self) -> Store:
-        return PostgresStore(self.settings.url)
+        return open_store(PostgresStore(self.settings.url))
 
     def connected(self) -> Any:
         import psycopg
@@ -346,13 +364,49 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, top(2, "open", BOB, ACME))
         return ledger
 
+    # -- the store --
+
+    def test_a_store_knows_whether_it_has_books_and_creates_none_to_tell(self):
+        store = self.store_of()
+        assert not store.exists
+        assert not self.store_of().exists
+        self.make()
+        assert store.exists
+
+    def test_a_store_that_is_not_open_refuses(self):
+        self.make()
+        store = self.store_of()
+        for transaction in (store.writing, store.reading):
+            with pytest.raises(LedgerFailed, match="closed"), transaction():
+                pass
+
+    def test_the_same_books_have_the_same_place(self):
+        assert self.store_of().place == self.store_of().place
+        assert "secret" not in self.store_of().place
+
+    def test_one_service_uses_a_store_that_cannot_be_shared(self):
+        first, second = self.store_of(), self.store_of()
+        with first.lock_service():
+            if first.shared:
+                with second.lock_service():
+                    pass
+            else:
+                with pytest.raises(ConfigError, match="another `sfumato serve`"), second.lock_service():
+                    pass
+        with second.lock_service():
+            pass
+        assert self.make().shared == first.shared
+
+    def store_of(self) -> Store:
+        return find_store(self.settings, self.folder)
+
     # -- reserve --
 
     def test_the_worst_case_is_reserved_on_every_account(self):
         ledger = self.make()
         reserve(ledger, top(2, "list", ANNA, ACME))
-        assert [s.reserved for s in ledger.left([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
-        assert [s.left for s in ledger.left([ANNA, ACME], NOW)] == [Charge(95, 9)] * 2
+        assert [s.reserved for s in ledger.standings([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
+        assert [s.left for s in ledger.standings([ANNA, ACME], NOW)] == [Charge(95, 9)] * 2
 
     @pytest.mark.parametrize("short", ["own", "shared"])
     def test_what_one_account_cannot_pay_no_account_pays(self, short):
@@ -415,7 +469,7 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, top(3, "another"))
         assert price(ledger, top(3, "another")) == NOTHING
 
-    def test_a_price_is_told_from_what_the_asker_has_seen(self):
+    def test_a_price_follows_from_the_rows_that_are_paid_for(self):
         ledger = self.make()
 
         def outcomes(seen: int) -> list[tuple[Step, ...]]:
@@ -429,9 +483,9 @@ class LedgerContract(LedgerPlace):
         ledger, ask = self.make(), top()
         before = self.books()
         with pytest.raises(LedgerFailed):
-            ledger.reserve(ask, showing(ask), NOW, resume=True)
+            payments.reserve(ledger, ask, reveal_of(ask), NOW, resume=True)
         assert self.books() == before
-        assert reserve(ledger, ask) == ledger.reserve(ask, showing(ask), NOW, resume=True)
+        assert reserve(ledger, ask) == payments.reserve(ledger, ask, reveal_of(ask), NOW, resume=True)
 
     # -- settle --
 
@@ -441,8 +495,8 @@ class LedgerContract(LedgerPlace):
         assert settled.charge == Charge(6, 1)  # a cutoff, two rows with counts, a stop
         assert spent(ledger, ANNA) == Charge(6, 1)
         assert spent(ledger, ACME) == Charge(21, 1)
-        assert [s.reserved for s in ledger.left([ANNA, ACME], NOW)] == [NOTHING] * 2
-        assert settled.left == ledger.left([ANNA], NOW)[0].left
+        assert [s.reserved for s in ledger.standings([ANNA, ACME], NOW)] == [NOTHING] * 2
+        assert settled.left == ledger.standings([ANNA], NOW)[0].left
 
     def test_a_shared_account_pays_an_atom_once_and_each_analyst_her_own(self):
         ledger = self.make()
@@ -454,10 +508,10 @@ class LedgerContract(LedgerPlace):
         ledger, asks = self.make(), [top(2, "list", ANNA, ACME), top(2, "list", BOB, ACME)]
         for ask in asks:
             reserve(ledger, ask)
-        assert ledger.left([ACME], NOW)[0].reserved == Charge(10, 2)
+        assert ledger.standings([ACME], NOW)[0].reserved == Charge(10, 2)
         assert [settle(ledger, ask).charge for ask in asks] == [Charge(5, 1)] * 2
         assert spent(ledger, ACME) == Charge(5, 1)
-        assert ledger.left([ACME], NOW)[0].reserved == NOTHING
+        assert ledger.standings([ACME], NOW)[0].reserved == NOTHING
 
     def test_a_longer_list_pays_its_new_steps_and_reads_no_row(self):
         ledger = self.make()
@@ -478,7 +532,7 @@ class LedgerContract(LedgerPlace):
         before = spent(ledger)
         assert answer(ledger, top(9, "list", ANNA, ACME)).charge == NOTHING
         assert spent(ledger) == before
-        assert spent(ledger, ACME) == Charge(19, 1)  # which tells nobody that the list had ended
+        assert spent(ledger, ACME) == Charge(19, 1)  # which does not show that the list had ended
 
     def test_a_stop_that_was_seen_is_remembered_over_other_questions(self):
         ledger = self.make()
@@ -522,7 +576,7 @@ class LedgerContract(LedgerPlace):
         assert (shorter.charge, shorter.repeat) == (NOTHING, False)
         assert spent(ledger) == spent(ledger, ACME) == Charge(11, 1)
 
-    def test_an_answer_is_its_askers_only(self):
+    def test_an_answer_belongs_to_one_account(self):
         ledger, bob = self.make(), own("bob")
         answer(ledger, top(2))
         assert not answer(ledger, top(2, "list", bob)).repeat
@@ -559,7 +613,9 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, ask)
         before = self.books()
         with pytest.raises(LedgerFailed, match="more than was reserved"):
-            ledger.settle(ask, held(ledger, ask), ranking(), lambda payload: showing(top(3))(payload), NOW)
+            payments.settle(
+                ledger, ask, reserved_now(ledger, ask), ranking(), lambda payload: reveal_of(top(3))(payload), NOW
+            )
         assert self.books() == before
 
     # -- once --
@@ -568,8 +624,8 @@ class LedgerContract(LedgerPlace):
         """It was computed before a recovery; the same nonce may have been seen in the books that were lost."""
         ledger, ask = self.make(), top(2)
         reserve(ledger, ask)
-        with pytest.raises(LedgerFailed, match="begun anew"):
-            ledger.settle(ask, Reserved(bytes(16)), ranking(), showing(ask), NOW)
+        with pytest.raises(LedgerFailed, match="started again"):
+            payments.settle(ledger, ask, Reserved(bytes(16)), ranking(), reveal_of(ask), NOW)
         assert settle(ledger, ask).charge == Charge(5, 1)
 
     def test_the_longest_list_that_every_account_can_pay_is_found(self):
@@ -588,8 +644,8 @@ class LedgerContract(LedgerPlace):
         ledger = self.make()
         reserve(ledger, top(2, "list", ANNA, ACME))
         reserve(self.another(), top(2, "list", ANNA, ACME))
-        assert [s.reserved for s in ledger.left([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
-        assert len(ledger.holds()) == 1
+        assert [s.reserved for s in ledger.standings([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
+        assert len(ledger.reservations()) == 1
 
     def test_settling_twice_charges_once(self):
         ledger = self.make()
@@ -625,43 +681,43 @@ class LedgerContract(LedgerPlace):
     def test_keeping_spends_the_worst_case(self):
         ledger = self.make()
         reserve(ledger, top(2, "list", ANNA, ACME))
-        ledger.keep(ledger.holds()[0], NOW)
-        assert [s.spent for s in ledger.left([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
-        assert [s.reserved for s in ledger.left([ANNA, ACME], NOW)] == [NOTHING] * 2
-        assert ledger.holds() == []
+        payments.keep(ledger, ledger.reservations()[0], NOW)
+        assert [s.spent for s in ledger.standings([ANNA, ACME], NOW)] == [Charge(5, 1)] * 2
+        assert [s.reserved for s in ledger.standings([ANNA, ACME], NOW)] == [NOTHING] * 2
+        assert ledger.reservations() == []
 
     def test_keeping_twice_spends_once(self):
         ledger = self.make()
         reserve(ledger, top(2))
-        [hold] = ledger.holds()
-        ledger.keep(hold, NOW)
-        ledger.keep(hold, NOW)
+        [hold] = ledger.reservations()
+        payments.keep(ledger, hold, NOW)
+        payments.keep(ledger, hold, NOW)
         assert spent(ledger) == Charge(5, 1)
 
     def test_keeping_what_was_settled_changes_nothing(self):
         ledger = self.make()
         reserve(ledger, top(2))
-        [hold] = ledger.holds()
+        [hold] = ledger.reservations()
         settle(ledger, top(2), ranking(0))
-        ledger.keep(hold, NOW)
+        payments.keep(ledger, hold, NOW)
         assert spent(ledger) == Charge(2, 1)
 
     def test_keeping_an_older_hold_leaves_a_newer_one_of_the_same_request_alone(self):
         ledger = self.make()
         reserve(ledger, top(2), NOVEMBER)
-        [older] = ledger.holds()
-        ledger.keep(older, NOVEMBER)
+        [older] = ledger.reservations()
+        payments.keep(ledger, older, NOVEMBER)
         reserve(ledger, top(2), DECEMBER)
-        ledger.keep(older, DECEMBER)
+        payments.keep(ledger, older, DECEMBER)
         assert ledger.verify() == []
         assert settle(ledger, top(2), now=DECEMBER).charge == Charge(5, 1)
 
     def test_a_late_answer_to_a_kept_request_does_not_leave(self):
         ledger, ask = self.make(), top(2)
         reserve(ledger, ask)
-        self.another().keep(ledger.holds()[0], NOW)
+        payments.keep(self.another(), ledger.reservations()[0], NOW)
         before = self.books()
-        with pytest.raises(LedgerFailed, match="what was charged stands"):
+        with pytest.raises(LedgerFailed, match="what was charged stays charged"):
             settle(ledger, ask)
         assert self.books() == before
         assert self.raw("SELECT * FROM answers") == []
@@ -669,7 +725,7 @@ class LedgerContract(LedgerPlace):
     def test_a_hold_carries_all_that_is_needed_to_run_it_again(self):
         ledger, ask = self.make(), top(2, "list", ANNA, ACME)
         reserve(ledger, ask)
-        [hold] = self.another().holds()
+        [hold] = self.another().reservations()
         assert (hold.account, hold.digest, hold.analyst) == (ANNA.name, ask.digest, "anna")
         assert (hold.atom, hold.epoch, hold.version) == (ask.atom, ask.epoch, ask.version)
         assert hold.request == ask.request
@@ -685,51 +741,51 @@ class LedgerContract(LedgerPlace):
         first = answer(ledger, ask)
         answer(ledger, top(3, "another"))
         assert answer(ledger, ask).left != first.left
-        assert recalled(ledger, ask.digest, ANNA, ACME) == first
+        assert recall(ledger, ask.digest, ANNA, ACME) == first
         assert (first.charge, first.left, first.repeat) == (Charge(5, 1), Charge(95, 9), False)
 
     def test_only_ones_own_answers_are_recalled(self):
         ledger, ask = self.make(), top(2, "list", ANNA)
-        assert recalled(ledger, ask.digest, ANNA) is None
+        assert recall(ledger, ask.digest, ANNA) is None
         reserve(ledger, ask)
-        assert recalled(ledger, ask.digest, ANNA) is None
+        assert recall(ledger, ask.digest, ANNA) is None
         settle(ledger, ask)
-        assert recalled(ledger, ask.digest, ANNA) is not None
-        assert recalled(ledger, ask.digest, BOB) is None
-        assert recalled(ledger, "something else", ANNA) is None
+        assert recall(ledger, ask.digest, ANNA) is not None
+        assert recall(ledger, ask.digest, BOB) is None
+        assert recall(ledger, "something else", ANNA) is None
 
     def test_an_answer_is_recalled_when_all_who_pay_for_it_now_have_paid(self):
         ledger = self.make()
         answer(ledger, top(2, "list", ANNA))
-        assert recalled(ledger, top().digest, ANNA, ACME) is None  # she has joined since, or the table has a cap
+        assert recall(ledger, top().digest, ANNA, ACME) is None  # the organisation is new, or the table has a cap
         answer(ledger, top(1, "list", BOB, ACME))
-        assert recalled(ledger, top().digest, ANNA, ACME) is None  # a part of it is paid for
+        assert recall(ledger, top().digest, ANNA, ACME) is None  # a part of it is paid for
         answer(ledger, top(2, "list", BOB, ACME))
-        assert recalled(ledger, top().digest, ANNA, ACME) is not None
+        assert recall(ledger, top().digest, ANNA, ACME) is not None
 
     def test_a_list_that_noise_ended_is_recalled_too(self):
         ledger, ask = self.make(), top(10, "list", ANNA, ACME)
         first = answer(ledger, ask, ranking(2))
-        assert recalled(ledger, ask.digest, ANNA, ACME) == first
+        assert recall(ledger, ask.digest, ANNA, ACME) == first
 
     def test_a_recalled_answer_leaves_after_the_fence_has_seen_its_charge(self):
         ledger, ask = self.make(), top()
         answer(ledger, ask)
-        Fence(self.fence).begin(replace(Fence(self.fence).mark(), totals={}))
-        assert recalled(ledger, ask.digest, ANNA) is not None
+        Fence(self.fence).restart(replace(Fence(self.fence).mark(), totals={}))
+        assert recall(ledger, ask.digest, ANNA) is not None
         assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
 
     def test_a_call_begins_one_request(self):
         ledger, call = self.make(), IdempotentCall.of("key", b"body")
-        assert ledger.called(ANNA.name, call) is None
+        assert ledger.earlier_call(ANNA.name, call) is None
         ask = replace(top(), call=call)
         reserve(ledger, ask)
-        assert ledger.called(ANNA.name, call) == EarlierCall(ask.digest, free=False)
-        assert ledger.called(BOB.name, call) is None  # another's key of the same name
+        assert ledger.earlier_call(ANNA.name, call) == EarlierCall(ask.digest, free=False)
+        assert ledger.earlier_call(BOB.name, call) is None  # another's key of the same name
         assert answer(ledger, ask).charge == Charge(5, 1)
         assert answer(ledger, ask).charge == NOTHING
         with pytest.raises(Conflict) as refused:
-            ledger.called(ANNA.name, IdempotentCall.of("key", b"another body"))
+            ledger.earlier_call(ANNA.name, IdempotentCall.of("key", b"another body"))
         assert refused.value.reused
 
     def test_a_key_with_another_body_changes_nothing(self):
@@ -754,7 +810,7 @@ class LedgerContract(LedgerPlace):
         ledger = self.make()
         answer(ledger, top())
         answer(ledger, replace(top(), call=IdempotentCall.of("key", b"body")))
-        assert ledger.called(ANNA.name, IdempotentCall.of("key", b"body")) == EarlierCall(top().digest, free=True)
+        assert ledger.earlier_call(ANNA.name, IdempotentCall.of("key", b"body")) == EarlierCall(top().digest, free=True)
 
     @pytest.mark.parametrize("payer", [0, 1, 2])
     def test_of_calls_that_wait_for_one_answer_one_pays(self, payer):
@@ -762,14 +818,14 @@ class LedgerContract(LedgerPlace):
         for call in calls:
             reserve(ledger, replace(top(), call=call))
         assert settle(ledger, replace(top(), call=calls[payer])).charge == Charge(5, 1)
-        assert [ledger.called(ANNA.name, call).free for call in calls] == [number != payer for number in range(3)]
+        assert [ledger.earlier_call(ANNA.name, call).free for call in calls] == [number != payer for number in range(3)]
 
     def test_of_calls_that_were_left_behind_the_first_has_paid(self):
         ledger, calls = self.make(), [IdempotentCall.of(f"key {number}", b"body") for number in range(3)]
         for call in calls:
             reserve(ledger, replace(top(), call=call))
-        assert answer(ledger, top()).charge == Charge(5, 1)  # finished, on nobody's call
-        assert [ledger.called(ANNA.name, call).free for call in calls] == [False, True, True]
+        assert answer(ledger, top()).charge == Charge(5, 1)  # finished without a call
+        assert [ledger.earlier_call(ANNA.name, call).free for call in calls] == [False, True, True]
 
     def test_neither_keys_nor_bodies_of_calls_are_stored(self):
         ledger = self.make()
@@ -782,15 +838,15 @@ class LedgerContract(LedgerPlace):
         for number in range(5):
             answer(ledger, replace(top(), call=IdempotentCall.of(f"key {number}", b"body")))
         answer(ledger, replace(top(2, "list", BOB), call=IdempotentCall.of("key", b"body")))
-        found = [ledger.called(ANNA.name, IdempotentCall.of(f"key {number}", b"body")) for number in range(5)]
+        found = [ledger.earlier_call(ANNA.name, IdempotentCall.of(f"key {number}", b"body")) for number in range(5)]
         assert found == [None, None, *[EarlierCall(top().digest, free=True)] * 3]
-        assert ledger.called(BOB.name, IdempotentCall.of("key", b"body")) is not None
+        assert ledger.earlier_call(BOB.name, IdempotentCall.of("key", b"body")) is not None
 
     def test_a_stamp_stays_while_the_books_do(self):
         ledger, other = self.make(), self.another()
         before = ledger.stamp()
-        recalled(ledger, "nothing", ANNA)
-        ledger.left([ANNA], NOW)
+        recall(ledger, "nothing", ANNA)
+        ledger.standings([ANNA], NOW)
         assert ledger.stamp() == before
         answer(other, top())
         assert before is None or ledger.stamp() != before
@@ -816,7 +872,7 @@ class LedgerContract(LedgerPlace):
     def test_a_nonce_outlives_a_kept_request(self):
         ledger = self.make()
         first = reserve(ledger, top(2))
-        ledger.keep(ledger.holds()[0], NOW)
+        payments.keep(ledger, ledger.reservations()[0], NOW)
         assert reserve(ledger, top(2)) == first
 
     def test_two_atoms_have_two_nonces(self):
@@ -868,7 +924,7 @@ class LedgerContract(LedgerPlace):
     def test_a_kept_reservation_is_charged_to_the_period_it_was_made_in(self):
         ledger = self.make()
         reserve(ledger, top(2), NOVEMBER)
-        ledger.keep(ledger.holds()[0], DECEMBER)
+        payments.keep(ledger, ledger.reservations()[0], DECEMBER)
         assert self.raw("SELECT period, spent FROM balances") == [("2026-11-01", "5 1")]
 
     def test_a_grant_belongs_to_its_period(self):
@@ -913,7 +969,7 @@ class LedgerContract(LedgerPlace):
         before = self.books()
         for call in (
             lambda: reserve(ledger, top(2, "another", changed)),
-            lambda: ledger.left([changed], NOW),
+            lambda: ledger.standings([changed], NOW),
             lambda: ledger.grant(changed, UNIT, "more", NOW),
         ):
             with pytest.raises(ConfigError, match=ANNA.name):
@@ -928,7 +984,7 @@ class LedgerContract(LedgerPlace):
         answer(ledger, top(2, "list", ANNA, ACME))
         ledger.grant(ANNA, Charge(7), "more", NOW + timedelta(hours=1))
         reserve(ledger, top(1, "kept"))
-        ledger.keep(ledger.holds()[0], NOW + timedelta(hours=2))
+        payments.keep(ledger, ledger.reservations()[0], NOW + timedelta(hours=2))
         reserve(ledger, top(3, "open", ANNA, ACME), NOW + timedelta(hours=3))
         listed = [(row.digest, row.account, row.charge, row.state) for row in ledger.history("anna").rows]
         assert listed == [
@@ -1022,7 +1078,7 @@ class LedgerContract(LedgerPlace):
 
     def test_clean_books_have_no_problems(self):
         ledger = self.busy()
-        ledger.keep(ledger.holds()[0], NOW)
+        payments.keep(ledger, ledger.reservations()[0], NOW)
         answer(ledger, histogram("december"), now=DECEMBER)
         assert len(self.raw("SELECT * FROM journal")) >= 15
         assert ledger.verify() == []
@@ -1051,7 +1107,7 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, top())
         copy = self.books()
         answer(ledger, top(2, "later"))
-        assert len(ledger.holds()) == 1  # this ledger knows its fence, and asks it all the same
+        assert len(ledger.reservations()) == 1  # this ledger knows its fence, and asks it all the same
         self.restore(copy)
         for opened in (ledger, self.another()):
             assert "sfumato budget recover" in str(refusal(lambda opened=opened: OPERATIONS[operation](opened)))
@@ -1060,10 +1116,10 @@ class LedgerContract(LedgerPlace):
     def test_a_restored_copy_closes_no_hold(self):
         ledger = self.make()
         reserve(ledger, top())
-        [hold], copy = ledger.holds(), self.books()
+        [hold], copy = ledger.reservations(), self.books()
         answer(ledger, top(2, "later"))
         self.restore(copy)
-        assert "sfumato budget recover" in str(refusal(lambda: ledger.keep(hold, NOW)))
+        assert "sfumato budget recover" in str(refusal(lambda: payments.keep(ledger, hold, NOW)))
         assert self.books() == copy
 
     def test_a_restored_copy_of_an_empty_ledger_is_refused(self):
@@ -1071,7 +1127,7 @@ class LedgerContract(LedgerPlace):
         copy = self.books()
         answer(ledger, top())
         self.restore(copy)
-        assert "sfumato budget recover" in str(refusal(lambda: self.another().holds()))
+        assert "sfumato budget recover" in str(refusal(lambda: self.another().reservations()))
 
     def fork(self) -> Ledger:
         """A copy that went on under an older fence, as one on another machine may be; 5 units are in the newer only."""
@@ -1088,7 +1144,7 @@ class LedgerContract(LedgerPlace):
 
     def test_a_restored_copy_that_went_on_is_refused(self):
         forked = self.fork()
-        assert "sfumato budget recover" in str(refusal(lambda: forked.holds()))
+        assert "sfumato budget recover" in str(refusal(lambda: forked.reservations()))
 
     def test_recovering_a_copy_that_went_on_counts_both_histories(self):
         forked = self.fork()
@@ -1184,7 +1240,7 @@ class LedgerContract(LedgerPlace):
         copy = self.books()
         answer(ledger, top(4, "list", ANNA, ACME))
         answer(ledger, top(1, "another", BOB, ACME))
-        before = ledger.left([ANNA, BOB, ACME], NOW)
+        before = ledger.standings([ANNA, BOB, ACME], NOW)
         self.restore(copy)
         rows = self.recover(self.another())
         assert {(row.kind, row.account, row.spent) for row in rows} == {
@@ -1193,7 +1249,7 @@ class LedgerContract(LedgerPlace):
             ("recover", ACME.name, Charge(7, 1)),
         }
         for opened in (ledger, self.another()):
-            assert opened.left([ANNA, BOB, ACME], NOW) == before
+            assert opened.standings([ANNA, BOB, ACME], NOW) == before
             assert opened.verify() == []
         assert {row.state for row in ledger.history(None).rows} == {"settled", "recovered"}
 
@@ -1234,7 +1290,7 @@ class LedgerContract(LedgerPlace):
         self.restore(copy)
         rows = self.recover(ledger)
         assert {(row.kind, row.account) for row in rows} == {("keep", ANNA.name), ("keep", ACME.name)}
-        assert ledger.holds() == []
+        assert ledger.reservations() == []
         assert spent(ledger) == spent(ledger, ACME) == Charge(5, 1)
 
     def test_recovering_renews_the_nonces_of_what_is_not_stored(self):
@@ -1269,11 +1325,11 @@ class LedgerContract(LedgerPlace):
         reserve(ledger, top(2, "open", BOB))
         self.fence.unlink()
         self.recover(ledger)
-        assert [s.left for s in ledger.left([ANNA, BOB, ACME], NOW)] == [NOTHING] * 3
+        assert [s.left for s in ledger.standings([ANNA, BOB, ACME], NOW)] == [NOTHING] * 3
         with pytest.raises(BudgetExhausted):
             reserve(ledger, histogram("known"))
         assert answer(ledger, top(2, "list", ANNA, ACME)).repeat
-        assert [s.left for s in ledger.left([ANNA, BOB, ACME], DECEMBER)] == [Charge(100, 10)] * 3
+        assert [s.left for s in ledger.standings([ANNA, BOB, ACME], DECEMBER)] == [Charge(100, 10)] * 3
         assert ledger.verify() == []
 
     def test_another_ledgers_fence_is_as_good_as_none(self):
@@ -1305,7 +1361,7 @@ class LedgerContract(LedgerPlace):
         monkeypatch.undo()
         assert self.books() == copy
         for opened in (ledger, self.another()):
-            assert "sfumato budget recover" in str(refusal(lambda o=opened: o.left([ANNA], NOW)))
+            assert "sfumato budget recover" in str(refusal(lambda o=opened: o.standings([ANNA], NOW)))
         self.recover(self.another())
         expected = Charge(100, 10) if lost else Charge(5, 1)
         assert spent(ledger) == spent(ledger, ACME) == expected
@@ -1332,7 +1388,7 @@ class LedgerContract(LedgerPlace):
             Books(run).move(Balance(ANNA.name, "2026-11-01", ""), row)
         store.close()
         head = self.raw("SELECT id, sequence, head FROM ledger")[0]
-        Fence(self.fence).begin(Mark(*head))
+        Fence(self.fence).restart(Mark(*head))
 
     def test_an_older_ledger_is_refused_until_it_is_migrated(self):
         self.old_ledger()
@@ -1420,7 +1476,7 @@ class LedgerContract(LedgerPlace):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            ledger.settle(top(), held(ledger, top()), ranking(), reveal, NOW)
+            payments.settle(ledger, top(), reserved_now(ledger, top()), ranking(), reveal, NOW)
         assert self.books() == before
         assert settle(ledger, top()).charge == Charge(5, 1)
 

@@ -1,4 +1,4 @@
-"""What every store of sealed cells must keep. A store's test inherits this and says where its ledger is."""
+"""The contract of sealed cells, over any store. The test of a store inherits it and says where its ledger is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from contracts.ledger import ANNA, NOW, Books_, LedgerPlace, answer, refusal, spent, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import Conflict, InvalidArgument, LedgerFailed, NotSupported
 from sfumato.ledger import Ledger
@@ -24,6 +23,7 @@ from sfumato.ledger.cells import CellCounts, Place, ResealedCells, Seal, Seals
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.usage import usage
+from tests.contracts.ledger import ANNA, NOW, Books_, LedgerPlace, answer, refusal, spent, top
 
 DAY = timedelta(days=1)
 A, B, C = '"a"', '"b"', '"c"'
@@ -45,7 +45,7 @@ def at(place: Place | datetime) -> str:
     return place.start if isinstance(place, Place) else place.isoformat()
 
 
-def opened(
+def open_seals(
     seals: Seals, places: Iterable[Place], definition: str = DEFINITION, *, most: int = 1, now: datetime = NOW
 ) -> dict[Place, Seal]:
     return seals.open(dict.fromkeys(places, definition), most=most, now=now)
@@ -55,22 +55,22 @@ def part(first: int = 10, values: tuple[str, ...] = (A, B)) -> CellCounts:
     return CellCounts(values, tuple(range(first, first + len(values))))
 
 
-def stored(seals: Seals, open_seals: Mapping[Place, Seal], drawn: CellCounts | None = None) -> dict[Place, Seal]:
+def store_part(seals: Seals, pending: Mapping[Place, Seal], drawn: CellCounts | None = None) -> dict[Place, Seal]:
     """Draw open seals: the same for all of them."""
-    some = {place: (seal.number, drawn or part()) for place, seal in open_seals.items()}
+    some = {place: (seal.number, drawn or part()) for place, seal in pending.items()}
     return seals.store("ads", some, NOW)
 
 
-def drawn(seals: Seals, places: Iterable[Place], definition: str = DEFINITION, **terms: Any) -> dict[Place, Seal]:
+def draw(seals: Seals, places: Iterable[Place], definition: str = DEFINITION, **terms: Any) -> dict[Place, Seal]:
     """The whole path."""
-    return stored(seals, opened(seals, places, definition, **terms))
+    return store_part(seals, open_seals(seals, places, definition, **terms))
 
 
 def read(seals: Seals, places: Iterable[Place], definition: str = DEFINITION) -> dict[Place, Seal]:
     return seals.read(dict.fromkeys(places, definition))
 
 
-def resealed(seals: Seals, *, most: int = 2, dry: bool = False, **terms: Any) -> ResealedCells:
+def reseal(seals: Seals, *, most: int = 2, dry: bool = False, **terms: Any) -> ResealedCells:
     whole = {"start": at(NOW - 1000 * DAY), "end": at(NOW + 1000 * DAY)}
     whole |= {"entities": None, "definition": lambda _: DEFINITION}
     return seals.reseal("ads", **{**whole, **terms}, most=most, now=NOW, dry=dry)
@@ -80,7 +80,7 @@ def cells(seal: Seal) -> dict[str, int]:
     return {value: count for each in seal.parts for value, count in zip(each.values, each.counts, strict=True)}
 
 
-def refused(call: Callable[[], object]) -> str:
+def refusal_text(call: Callable[[], object]) -> str:
     with pytest.raises(NotSupported) as told:
         call()
     return str(told.value)
@@ -139,7 +139,7 @@ with open_ledger(LedgerSettings(url, Path(fence)), Path(folder)) as ledger:
 
 
 class SealsContract(LedgerPlace):
-    """What a store of sealed cells keeps, in any place."""
+    """What every store of sealed cells keeps."""
 
     def seals(self) -> Seals:
         """As another process would see them: nothing in memory is shared."""
@@ -153,11 +153,11 @@ class SealsContract(LedgerPlace):
         """Books with some of everything: a total, a breakdown that has grown, a seal that is pending."""
         ledger = self.make()
         seals = Seals(ledger)
-        stored(seals, opened(seals, [day(2, attribute="")]), CellCounts(("",), (7,)))
-        first = opened(seals, [day(1)], most=2)
-        stored(seals, first)
-        stored(seals, first, CellCounts((C,), (12,)))
-        resealed(seals, start=at(day(1)), end=at(NOW), entities=['["acme"]'])
+        store_part(seals, open_seals(seals, [day(2, attribute="")]), CellCounts(("",), (7,)))
+        first = open_seals(seals, [day(1)], most=2)
+        store_part(seals, first)
+        store_part(seals, first, CellCounts((C,), (12,)))
+        reseal(seals, start=at(day(1)), end=at(NOW), entities=['["acme"]'])
         return ledger
 
     # -- places --
@@ -178,23 +178,23 @@ class SealsContract(LedgerPlace):
         assert seals.standing("ads") == (0, 0)
 
     def test_opening_gives_every_place_a_seal_with_a_nonce_of_its_own(self):
-        seals = opened(self.seals(), days(3))
+        seals = open_seals(self.seals(), days(3))
         assert [*seals] == days(3)
         assert {(seal.number, seal.parts, len(seal.nonce)) for seal in seals.values()} == {(1, (), 16)}
         assert len({seal.nonce for seal in seals.values()}) == 3
         assert all(seal.place == place for place, seal in seals.items())
 
     def test_a_pending_seal_keeps_its_nonce(self):
-        before = opened(self.seals(), days(2))
+        before = open_seals(self.seals(), days(2))
         seals = self.seals()
-        assert opened(seals, days(2)) == before
+        assert open_seals(seals, days(2)) == before
         assert read(seals, days(2)) == {}
 
     def test_opening_again_changes_nothing(self):
-        drawn(self.seals(), days(1))
-        opened(self.seals(), days(2))
+        draw(self.seals(), days(1))
+        open_seals(self.seals(), days(2))
         before = self.books()
-        opened(self.seals(), days(2))
+        open_seals(self.seals(), days(2))
         assert self.books() == before
 
     def test_opening_nothing_changes_nothing(self):
@@ -211,28 +211,28 @@ class SealsContract(LedgerPlace):
         ran = subprocess.run([*command, NOW.isoformat(), DEFINITION, *fields], capture_output=True, timeout=60)
         assert ran.returncode == -signal.SIGKILL, ran.stderr
         seals = self.seals()
-        [seal] = opened(seals, [place]).values()
+        [seal] = open_seals(seals, [place]).values()
         assert (seal.nonce, seal.number, seal.parts) == (ran.stdout, 1, ())
-        assert cells(stored(seals, {place: seal})[place]) == {A: 10, B: 11}
+        assert cells(store_part(seals, {place: seal})[place]) == {A: 10, B: 11}
 
-    def test_what_was_stored_is_what_everybody_reads(self):
+    def test_what_was_stored_is_what_every_process_reads(self):
         seals = self.seals()
-        kept = drawn(seals, days(3))
+        kept = draw(seals, days(3))
         assert {seal.parts for seal in kept.values()} == {(part(),)}
         for other in (seals, self.seals()):
-            assert read(other, days(3)) == opened(other, days(3)) == kept
+            assert read(other, days(3)) == open_seals(other, days(3)) == kept
         assert read(seals, days(4)) == kept
         assert seals.standing("ads") == (3, 1)
         assert seals.standing("another") == (0, 0)
 
     def test_counts_below_zero_and_beyond_64_bits_come_back(self):
         seals, drawn_part = self.seals(), CellCounts((A, '"ü\\u0000\\ud800"', "null", "3"), (-5, 2**70, -(2**70), 0))
-        stored(seals, opened(seals, [day()]), drawn_part)
+        store_part(seals, open_seals(seals, [day()]), drawn_part)
         assert read(self.seals(), [day()])[day()].parts == (drawn_part,)
 
     def test_thousands_of_places_in_one_call(self, monkeypatch):
         seals, places = self.seals(), days(2500)
-        kept = drawn(seals, places)
+        kept = draw(seals, places)
         assert read(seals, places) == kept
         statements = self.counted(seals, lambda: read(seals, places), monkeypatch)
         assert statements < 20
@@ -240,8 +240,8 @@ class SealsContract(LedgerPlace):
 
     def test_a_domain_of_thousands_is_stored_once_and_read_in_few_statements(self, monkeypatch):
         seals, values = self.seals(), tuple(f'"value {i}"' for i in range(3000))
-        first = opened(seals, days(90))
-        writing = self.counted(seals, lambda: stored(seals, first, part(0, values)), monkeypatch)
+        first = open_seals(seals, days(90))
+        writing = self.counted(seals, lambda: store_part(seals, first, part(0, values)), monkeypatch)
         assert self.raw("SELECT COUNT(*) FROM domains") == [(1,)]
         assert self.counted(seals, lambda: read(seals, days(90)), monkeypatch) + writing < 25
 
@@ -263,20 +263,20 @@ class SealsContract(LedgerPlace):
 
     def test_the_first_that_is_stored_wins(self):
         seals, late = self.seals(), self.seals()
-        first, second = opened(seals, days(2)), opened(late, days(2))
-        kept = stored(seals, first, part(10))
+        first, second = open_seals(seals, days(2)), open_seals(late, days(2))
+        kept = store_part(seals, first, part(10))
         before = self.books()
-        assert stored(late, second, part(50)) == kept
+        assert store_part(late, second, part(50)) == kept
         assert self.books() == before
 
     def test_values_that_a_domain_gains_are_added_and_the_others_stay(self):
         seals = self.seals()
-        first = drawn(seals, [day()])[day()]
+        first = draw(seals, [day()])[day()]
         grown = seals.store("ads", {day(): (1, part(50, (C, B)))}, NOW)[day()]
         assert (grown.number, grown.nonce) == (first.number, first.nonce)
         assert grown.parts == (part(), CellCounts((C,), (50,)))
         assert cells(grown) == {A: 10, B: 11, C: 50}
-        assert read(self.seals(), [day()]) == opened(self.seals(), [day()]) == {day(): grown}
+        assert read(self.seals(), [day()]) == open_seals(self.seals(), [day()]) == {day(): grown}
 
     def test_threads_that_draw_at_once_return_the_same_numbers(self):
         together, makers = threading.Barrier(6), [self.seals() for _ in range(3)]
@@ -284,9 +284,9 @@ class SealsContract(LedgerPlace):
         def run(i: int) -> tuple[dict[Place, bytes], dict[Place, Seal]]:
             seals = makers[i % 3]
             together.wait()
-            first = opened(seals, days(20))
+            first = open_seals(seals, days(20))
             values = (A, B) if i % 2 else (B, C)
-            stored(seals, first, part(100 * i, values))
+            store_part(seals, first, part(100 * i, values))
             return {place: seal.nonce for place, seal in first.items()}, read(seals, days(20))
 
         with ThreadPoolExecutor(6) as pool:
@@ -303,21 +303,21 @@ class SealsContract(LedgerPlace):
 
     def test_a_number_that_is_not_current_stores_nothing(self):
         seals = self.seals()
-        first = opened(seals, days(2))
+        first = open_seals(seals, days(2))
         before = self.books()
         for wrong in (0, 2):
             some = {day(1): (1, part()), day(2): (wrong, part())}
             with pytest.raises(Conflict):
                 seals.store("ads", some, NOW)
         with pytest.raises(Conflict):
-            stored(seals, {**first, day(3): first[day(1)]})
+            store_part(seals, {**first, day(3): first[day(1)]})
         assert self.books() == before
 
     def test_one_place_that_may_not_be_opened_opens_none(self):
         seals = self.seals()
-        drawn(seals, [day(2)])
+        draw(seals, [day(2)])
         before = self.books()
-        refused(lambda: seals.open({day(1): OTHER, day(2): OTHER, day(3): OTHER}, most=1, now=NOW))
+        refusal_text(lambda: seals.open({day(1): OTHER, day(2): OTHER, day(3): OTHER}, most=1, now=NOW))
         assert self.books() == before
 
     @pytest.mark.parametrize(
@@ -332,10 +332,10 @@ class SealsContract(LedgerPlace):
     )
     def test_what_is_no_part_is_refused_in_words_without_values(self, wrong):
         seals = self.seals()
-        first = opened(seals, days(1))
+        first = open_seals(seals, days(1))
         before = self.books()
         with pytest.raises(InvalidArgument) as told:
-            stored(seals, first, wrong)
+            store_part(seals, first, wrong)
         assert told.value.argument == "drawn"
         assert not re.search(r'"a"|\d', str(told.value))
         assert self.books() == before
@@ -343,12 +343,12 @@ class SealsContract(LedgerPlace):
     def test_places_of_two_reports_do_not_mix(self):
         seals = self.seals()
         with pytest.raises(InvalidArgument):
-            opened(seals, [day(), day(report="other")])
-        opened(seals, [day()])
+            open_seals(seals, [day(), day(report="other")])
+        open_seals(seals, [day()])
         with pytest.raises(InvalidArgument):
             seals.store("other", {day(): (1, part())}, NOW)
-        drawn(seals, [day()])
-        other = opened(seals, [day(report="other")])
+        draw(seals, [day()])
+        other = open_seals(seals, [day(report="other")])
         seals.store("other", {place: (seal.number, part(90)) for place, seal in other.items()}, NOW)
         assert len(read(seals, [day(), day(report="other")])) == 2
         assert (seals.standing("ads"), seals.standing("other")) == ((1, 1), (1, 1))
@@ -356,44 +356,44 @@ class SealsContract(LedgerPlace):
     @pytest.mark.parametrize("wrong", [{"start": "x"}, {"end": "2026-11-15T00:00:00"}, {"end": day(9).start}])
     def test_a_place_has_a_range_in_utc(self, wrong):
         with pytest.raises(InvalidArgument):
-            opened(self.seals(), [day(**wrong)])
+            open_seals(self.seals(), [day(**wrong)])
 
     # -- definitions and versions --
 
     def test_what_was_drawn_under_another_definition_is_not_served(self):
         seals = self.seals()
-        drawn(seals, days(2))
+        draw(seals, days(2))
         assert read(seals, days(2), OTHER) == {}
         assert [*seals.read({day(1): DEFINITION, day(2): OTHER})] == [day(1)]
 
     def test_another_definition_is_another_version_if_there_may_be_one(self):
         seals = self.seals()
-        before = drawn(seals, days(2), most=2)
-        again = opened(seals, days(2), OTHER, most=2)
+        before = draw(seals, days(2), most=2)
+        again = open_seals(seals, days(2), OTHER, most=2)
         assert {(seal.number, seal.parts) for seal in again.values()} == {(2, ())}
         assert all(seal.nonce != before[place].nonce for place, seal in again.items())
-        assert opened(seals, days(2), OTHER, most=2) == again
-        kept = stored(seals, again, part(70))
+        assert open_seals(seals, days(2), OTHER, most=2) == again
+        kept = store_part(seals, again, part(70))
         assert read(seals, days(2), OTHER) == kept
         assert read(seals, days(2)) == before  # put back as it was: these have been seen, and cost nothing
-        assert opened(seals, days(2), most=2) == before
+        assert open_seals(seals, days(2), most=2) == before
         assert seals.standing("ads") == (2, 2)
-        refused(lambda: opened(seals, days(2), "a third", most=2))
+        refusal_text(lambda: open_seals(seals, days(2), "a third", most=2))
 
-    def test_a_definition_that_is_put_back_can_be_sealed_anew(self):
+    def test_a_definition_that_is_put_back_can_be_sealed_again(self):
         seals = self.seals()
-        drawn(seals, [day()], most=4)
-        drawn(seals, [day()], OTHER, most=4)
-        assert resealed(seals, most=4) == ResealedCells(1, 2, 3)
+        draw(seals, [day()], most=4)
+        draw(seals, [day()], OTHER, most=4)
+        assert reseal(seals, most=4) == ResealedCells(1, 2, 3)
         assert read(seals, [day()]) == {}
-        assert opened(seals, [day()], most=4)[day()].number == 3
-        assert resealed(seals, most=4, definition=lambda _: None) == ResealedCells(0, 0, 0)
+        assert open_seals(seals, [day()], most=4)[day()].number == 3
+        assert reseal(seals, most=4, definition=lambda _: None) == ResealedCells(0, 0, 0)
 
     def test_a_definition_that_is_put_back_goes_on_as_it_was(self):
         seals = self.seals()
-        first = drawn(seals, [day()], most=3)
-        drawn(seals, [day()], OTHER, most=3)
-        grown = stored(seals, first, CellCounts(('"new"',), (9,)))[day()]
+        first = draw(seals, [day()], most=3)
+        draw(seals, [day()], OTHER, most=3)
+        grown = store_part(seals, first, CellCounts(('"new"',), (9,)))[day()]
         assert grown.number == first[day()].number
         assert cells(grown) == {**cells(first[day()]), '"new"': 9}
         assert read(seals, [day()])[day()] == grown
@@ -401,80 +401,80 @@ class SealsContract(LedgerPlace):
 
     def test_a_version_too_many_is_refused_with_the_ways_out(self):
         seals = self.seals()
-        drawn(seals, [day()])
-        told = refused(lambda: opened(seals, [day()], OTHER))
+        draw(seals, [day()])
+        told = refusal_text(lambda: open_seals(seals, [day()], OTHER))
         for words in ("ads", "another definition", "epsilon, filter", "Put the policy back", "max_versions"):
             assert words in told
         for secret in ("acme", "title", day().key, DEFINITION, OTHER):
             assert secret not in told
-        assert opened(seals, [day()])[day()].parts == (part(),)
+        assert open_seals(seals, [day()])[day()].parts == (part(),)
 
     def test_a_seal_that_was_given_up_undrawn_takes_no_version(self):
         seals = self.seals()
-        first = opened(seals, [day()])
-        second = opened(seals, [day()], OTHER)
+        first = open_seals(seals, [day()])
+        second = open_seals(seals, [day()], OTHER)
         assert second[day()].nonce != first[day()].nonce
         with pytest.raises(Conflict):
-            stored(seals, first)
-        stored(seals, second)
+            store_part(seals, first)
+        store_part(seals, second)
         assert seals.standing("ads") == (1, 1)
-        refused(lambda: opened(seals, [day()]))
+        refusal_text(lambda: open_seals(seals, [day()]))
         assert seals._ledger.verify() == []
 
     def test_a_pending_version_that_may_no_longer_be_is_not_drawn(self):
         seals = self.seals()
-        drawn(seals, [day()], most=2)
-        resealed(seals)
-        pending = opened(seals, [day()], most=2)
-        assert "max_versions" in refused(lambda: opened(seals, [day()], most=1))
-        kept = stored(seals, pending)
-        assert opened(seals, [day()], most=1) == kept
+        draw(seals, [day()], most=2)
+        reseal(seals)
+        pending = open_seals(seals, [day()], most=2)
+        assert "max_versions" in refusal_text(lambda: open_seals(seals, [day()], most=1))
+        kept = store_part(seals, pending)
+        assert open_seals(seals, [day()], most=1) == kept
 
-    # -- sealing anew --
+    # -- sealing again --
 
-    def test_sealing_anew_tells_and_then_does_it(self):
+    def test_sealing_again_tells_and_then_does_it(self):
         seals = self.seals()
-        before = drawn(seals, days(3), most=2)
+        before = draw(seals, days(3), most=2)
         books = self.books()
-        assert resealed(seals, dry=True) == ResealedCells(3, 6, 2)
+        assert reseal(seals, dry=True) == ResealedCells(3, 6, 2)
         assert self.books() == books
-        assert resealed(seals) == ResealedCells(3, 6, 2)
+        assert reseal(seals) == ResealedCells(3, 6, 2)
         assert read(seals, days(3)) == {}
-        again = opened(seals, days(3), most=2)
+        again = open_seals(seals, days(3), most=2)
         assert {(seal.number, seal.parts) for seal in again.values()} == {(2, ())}
         assert all(seal.nonce != before[place].nonce for place, seal in again.items())
         with pytest.raises(Conflict):
-            stored(seals, before)
-        kept = stored(seals, again, part(40))
+            store_part(seals, before)
+        kept = store_part(seals, again, part(40))
         assert read(seals, days(3)) == kept
         assert {frozenset(cells(seal).values()) for seal in kept.values()} == {frozenset((40, 41))}
 
-    def test_sealing_anew_counts_the_cells_of_all_parts(self):
-        assert resealed(Seals(self.busy()), dry=True) == ResealedCells(1, 1, 2)  # the total; the breakdown is pending
+    def test_sealing_again_counts_the_cells_of_all_parts(self):
+        assert reseal(Seals(self.busy()), dry=True) == ResealedCells(1, 1, 2)  # the total; the breakdown is pending
         seals = self.seals()
-        stored(seals, opened(seals, [day(1)], most=2), part(1, (A, B, C)))
-        assert resealed(seals, most=3, dry=True) == ResealedCells(2, 4, 3)
+        store_part(seals, open_seals(seals, [day(1)], most=2), part(1, (A, B, C)))
+        assert reseal(seals, most=3, dry=True) == ResealedCells(2, 4, 3)
 
-    def test_what_is_pending_is_not_sealed_anew(self):
+    def test_what_is_pending_is_not_sealed_again(self):
         seals = self.seals()
-        opened(seals, [day(1)], most=2)
-        drawn(seals, [day(2)], most=2)
-        assert resealed(seals).places == 1
-        assert resealed(seals) == ResealedCells(0, 0, 0)
-        assert opened(seals, [day(1)])[day(1)].number == 1
+        open_seals(seals, [day(1)], most=2)
+        draw(seals, [day(2)], most=2)
+        assert reseal(seals).places == 1
+        assert reseal(seals) == ResealedCells(0, 0, 0)
+        assert open_seals(seals, [day(1)])[day(1)].number == 1
 
-    def test_sealing_anew_is_bounded_for_all_or_none(self):
+    def test_sealing_again_is_bounded_for_all_or_none(self):
         seals = self.seals()
-        drawn(seals, days(2), most=2)
-        resealed(seals, start=at(day(1)), end=at(NOW))
-        drawn(seals, [day(1)], most=2)
+        draw(seals, days(2), most=2)
+        reseal(seals, start=at(day(1)), end=at(NOW))
+        draw(seals, [day(1)], most=2)
         before = self.books()
         for dry in (True, False):
-            told = refused(lambda dry=dry: resealed(seals, dry=dry))
+            told = refusal_text(lambda dry=dry: reseal(seals, dry=dry))
             assert "ads" in told
             assert "max_versions" in told
             assert self.books() == before
-        assert resealed(seals, start=at(day(2)), end=at(day(1))) == ResealedCells(1, 2, 2)
+        assert reseal(seals, start=at(day(2)), end=at(day(1))) == ResealedCells(1, 2, 2)
 
     @pytest.mark.parametrize(
         ("start", "end", "met"),
@@ -487,38 +487,38 @@ class SealsContract(LedgerPlace):
             (day(99).start, day(98).start, set()),
         ],
     )
-    def test_ranges_that_meet_are_sealed_anew_and_those_that_touch_are_not(self, start, end, met):
+    def test_ranges_that_meet_are_sealed_again_and_those_that_touch_are_not(self, start, end, met):
         seals = self.seals()
-        drawn(seals, days(4), most=2)
-        assert resealed(seals, start=start, end=end).places == len(met)
+        draw(seals, days(4), most=2)
+        assert reseal(seals, start=start, end=end).places == len(met)
         assert {place for place in days(4) if place not in read(seals, days(4))} == {day(ago) for ago in met}
 
-    def test_one_entity_can_be_sealed_anew(self):
+    def test_one_entity_can_be_sealed_again(self):
         seals, other = self.seals(), day(entity='["acme", "spring"]')
-        drawn(seals, [day(), other], most=2)
-        assert resealed(seals, entities={other.entity}) == ResealedCells(1, 2, 2)
+        draw(seals, [day(), other], most=2)
+        assert reseal(seals, entities={other.entity}) == ResealedCells(1, 2, 2)
         assert [*read(seals, [day(), other])] == [day()]
-        assert resealed(seals, entities=['["nobody"]']) == ResealedCells(0, 0, 0)
+        assert reseal(seals, entities=['["nobody"]']) == ResealedCells(0, 0, 0)
 
     @pytest.mark.parametrize("terms", [{"end": at(NOW - 1000 * DAY)}, {"start": "yesterday"}, {"end": "2026-11-15"}])
-    def test_a_range_to_seal_anew_makes_sense(self, terms):
+    def test_a_range_to_seal_again_makes_sense(self, terms):
         with pytest.raises(InvalidArgument):
-            resealed(self.seals(), **terms)
+            reseal(self.seals(), **terms)
 
     # -- the journal and those who read it --
 
-    def test_the_journal_says_what_was_stored_and_charges_nobody(self):
+    def test_the_journal_says_what_was_stored_and_charges_no_account(self):
         ledger = self.make()
         answer(ledger, top())
         before = (
             ledger.history(None),
             ledger.history("anna"),
-            ledger.left([ANNA], NOW),
+            ledger.standings([ANNA], NOW),
             self.raw("SELECT * FROM balances"),
         )
         seals = Seals(ledger)
-        drawn(seals, days(2), most=2)
-        resealed(seals)
+        draw(seals, days(2), most=2)
+        reseal(seals)
         rows = self.journal()
         assert {(account, analyst) for account, analyst, _ in rows} == {("report:ads", "")}
         assert [{name: value for name, value in note.items() if name != "sha256"} for *_, note in rows] == [
@@ -531,7 +531,7 @@ class SealsContract(LedgerPlace):
         after = (
             ledger.history(None),
             ledger.history("anna"),
-            ledger.left([ANNA], NOW),
+            ledger.standings([ANNA], NOW),
             self.raw("SELECT * FROM balances"),
         )
         assert after == before
@@ -543,7 +543,7 @@ class SealsContract(LedgerPlace):
         seals = Seals(ledger)
         for i in range(4):
             answer(ledger, top(1, f"list {i}"))
-            drawn(seals, [day(i + 1)])
+            draw(seals, [day(i + 1)])
         page, listed = ledger.history("anna", rows=3), []
         listed += page.rows
         listed += ledger.history("anna", before=int(page.next), rows=3).rows
@@ -565,7 +565,7 @@ class SealsContract(LedgerPlace):
     @pytest.mark.parametrize("table", ["seals", "domains", "journal"])
     def test_spoilt_books_serve_nothing(self, table):
         seals = self.seals()
-        drawn(seals, days(2))
+        draw(seals, days(2))
         answer(seals._ledger, top())
         self.raw(f"DELETE FROM {table}" + (" WHERE kind = 'seal'" if table == "journal" else ""))
         refusal(lambda: read(seals, days(2)))
@@ -583,29 +583,29 @@ class SealsContract(LedgerPlace):
 
     def test_the_fence_has_seen_what_leaves(self):
         seals = self.seals()
-        drawn(seals, days(2))
+        draw(seals, days(2))
         mark = Fence(self.fence).mark()
         assert (mark.ledger, mark.sequence, mark.head) == self.raw("SELECT id, sequence, head FROM ledger")[0]
         assert mark.totals["report:ads"].spent == Charge(0, 1)
 
     def test_a_restored_copy_is_refused(self):
-        seals = self.restored(lambda seals: drawn(seals, days(2)), lambda seals: opened(seals, days(1)))
+        seals = self.restored(lambda seals: draw(seals, days(2)), lambda seals: open_seals(seals, days(1)))
         before = self.books()
         for call in (
             lambda: read(seals, days(1)),
-            lambda: opened(seals, days(1)),
-            lambda: stored(seals, {day(1): Seal(day(1), 1, bytes(16))}),
-            lambda: resealed(seals),
+            lambda: open_seals(seals, days(1)),
+            lambda: store_part(seals, {day(1): Seal(day(1), 1, bytes(16))}),
+            lambda: reseal(seals),
             lambda: seals.standing("ads"),
         ):
             assert "sfumato budget recover" in str(refusal(call))
         assert self.books() == before
 
-    @pytest.mark.parametrize("path", [read, opened])
-    def test_cells_of_somebody_who_was_killed_before_the_fence_leave_after_it(self, path):
+    @pytest.mark.parametrize("path", [read, open_seals])
+    def test_cells_of_a_process_that_was_killed_before_the_fence_leave_after_it(self, path):
         seals = self.seals()
         behind = self.fence.read_bytes()
-        drawn(seals, days(2))
+        draw(seals, days(2))
         self.fence.write_bytes(behind)
         other = self.seals()
         assert len(path(other, days(2))) == 2
@@ -614,11 +614,15 @@ class SealsContract(LedgerPlace):
 
     def test_without_a_fence_that_can_be_written_no_cell_leaves(self):
         seals = self.seals()
-        first = opened(seals, days(1))
+        first = open_seals(seals, days(1))
         lock = self.fence.with_name(self.fence.name + ".lock")
         lock.unlink()
         lock.mkdir()
-        for call in (lambda: stored(seals, first), lambda: read(seals, days(1)), lambda: opened(seals, days(1))):
+        for call in (
+            lambda: store_part(seals, first),
+            lambda: read(seals, days(1)),
+            lambda: open_seals(seals, days(1)),
+        ):
             assert "fence" in str(refusal(call))
         lock.rmdir()
         assert read(seals, days(1))[day()].parts == (part(),)
@@ -626,7 +630,7 @@ class SealsContract(LedgerPlace):
     # -- recovery --
 
     def test_a_recovery_marks_its_moment_even_where_nothing_was_spent(self):
-        seals = self.restored(lambda seals: drawn(seals, days(1)))
+        seals = self.restored(lambda seals: draw(seals, days(1)))
         assert self.recover(seals._ledger) == []
         assert self.journal("restore") == [("", "", {"versions": {"ads": 1}})]
         assert seals._ledger.history(None).rows == []
@@ -636,102 +640,104 @@ class SealsContract(LedgerPlace):
         assert spent(seals._ledger) == NOTHING
 
     def test_after_a_recovery_what_was_over_counts_as_sealed(self):
-        seals = self.restored(lambda seals: drawn(seals, days(2)))
+        seals = self.restored(lambda seals: draw(seals, days(2)))
         self.recover(seals._ledger)
         for place in (day(1), day(7), day(0, end=at(NOW))):
-            told = refused(lambda place=place: opened(seals, [place]))
+            told = refusal_text(lambda place=place: open_seals(seals, [place]))
             assert "ads" in told
             assert "restored" in told
             assert "max_versions" in told
             assert "acme" not in told
-        assert {seal.number for seal in opened(seals, days(7), most=2).values()} == {2}
-        refused(lambda: opened(seals, days(7), most=1))
+        assert {seal.number for seal in open_seals(seals, days(7), most=2).values()} == {2}
+        refusal_text(lambda: open_seals(seals, days(7), most=1))
 
     def test_after_a_recovery_what_was_not_over_is_sealed_as_ever(self):
-        seals = self.restored(lambda seals: drawn(seals, days(2)))
+        seals = self.restored(lambda seals: draw(seals, days(2)))
         self.recover(seals._ledger)
         later = NOW + 2 * DAY
-        assert opened(seals, [day(0)], now=later)[day(0)].number == 1
-        stored(seals, opened(seals, [day(0)], now=later))
+        assert open_seals(seals, [day(0)], now=later)[day(0)].number == 1
+        store_part(seals, open_seals(seals, [day(0)], now=later))
         assert seals._ledger.verify() == []
 
     def test_after_a_recovery_what_the_copy_has_is_served(self):
-        seals = self.restored(lambda seals: drawn(seals, [day(2)]), lambda seals: drawn(seals, [day(1)]))
+        seals = self.restored(lambda seals: draw(seals, [day(2)]), lambda seals: draw(seals, [day(1)]))
         self.recover(seals._ledger)
-        assert read(seals, days(2))[day(1)].parts == opened(seals, [day(1)])[day(1)].parts == (part(),)
+        assert read(seals, days(2))[day(1)].parts == open_seals(seals, [day(1)])[day(1)].parts == (part(),)
         assert day(2) not in read(seals, days(2))
 
     def test_after_a_recovery_no_pending_nonce_is_drawn_with(self):
         kept: dict[Place, Seal] = {}
-        seals = self.restored(lambda seals: stored(seals, kept), lambda seals: kept.update(opened(seals, [day(1)])))
+        seals = self.restored(
+            lambda seals: store_part(seals, kept), lambda seals: kept.update(open_seals(seals, [day(1)]))
+        )
         self.recover(seals._ledger)
         with pytest.raises(Conflict):
-            stored(seals, kept)
-        assert "restored" in refused(lambda: opened(seals, [day(1)]))
-        again = opened(seals, [day(1)], most=2)[day(1)]
+            store_part(seals, kept)
+        assert "restored" in refusal_text(lambda: open_seals(seals, [day(1)]))
+        again = open_seals(seals, [day(1)], most=2)[day(1)]
         assert again.number == 2
         assert again.nonce != kept[day(1)].nonce
-        stored(seals, {day(1): again})
-        refused(lambda: opened(seals, [day(1)], OTHER, most=2))
+        store_part(seals, {day(1): again})
+        refusal_text(lambda: open_seals(seals, [day(1)], OTHER, most=2))
 
     def test_after_a_recovery_no_value_is_added_to_what_was_sealed_before(self):
         """Its cell may have left, with the same noise on other rows."""
-        seals = self.restored(lambda seals: drawn(seals, [day(2)]), lambda seals: drawn(seals, [day(1)]))
+        seals = self.restored(lambda seals: draw(seals, [day(2)]), lambda seals: draw(seals, [day(1)]))
         self.recover(seals._ledger)
         before = self.books()
-        told = refused(lambda: seals.store("ads", {day(1): (1, part(50, (A, C)))}, NOW))
+        told = refusal_text(lambda: seals.store("ads", {day(1): (1, part(50, (A, C)))}, NOW))
         assert "reseal" in told
         assert "ads" in told
         assert self.books() == before
         assert seals.store("ads", {day(1): (1, part(50))}, NOW)[day(1)].parts == (part(),)
-        resealed(seals)
-        grown = stored(seals, opened(seals, [day(1)], most=2), part(50, (A, C)))[day(1)]
+        reseal(seals)
+        grown = store_part(seals, open_seals(seals, [day(1)], most=2), part(50, (A, C)))[day(1)]
         assert cells(grown) == {A: 50, C: 51}
 
     def test_after_a_recovery_lost_versions_count_as_the_fence_saw_them(self):
         def lost(seals: Seals) -> None:
-            resealed(seals, most=3)
-            drawn(seals, [day(1)], most=3)
+            reseal(seals, most=3)
+            draw(seals, [day(1)], most=3)
 
-        seals = self.restored(lost, lambda seals: drawn(seals, [day(1)], most=3))
+        seals = self.restored(lost, lambda seals: draw(seals, [day(1)], most=3))
         self.recover(seals._ledger)
         assert self.journal("restore")[0][2] == {"versions": {"ads": 2}}
-        refused(lambda: resealed(seals, most=2))
-        assert resealed(seals, most=3).highest == 3
-        refused(lambda: opened(seals, [day(5)], most=2))
-        again = opened(seals, days(1), most=3)
+        refusal_text(lambda: reseal(seals, most=2))
+        assert reseal(seals, most=3).highest == 3
+        refusal_text(lambda: open_seals(seals, [day(5)], most=2))
+        again = open_seals(seals, days(1), most=3)
         assert again[day(1)].number == 3
-        stored(seals, again)
-        refused(lambda: resealed(seals, most=3))
+        store_part(seals, again)
+        refusal_text(lambda: reseal(seals, most=3))
 
     def test_a_second_recovery_counts_on_from_the_first(self):
-        seals = self.restored(lambda seals: drawn(seals, days(1)))
+        seals = self.restored(lambda seals: draw(seals, days(1)))
         self.recover(seals._ledger)
         copy = self.books()
-        drawn(seals, days(1), most=2)
+        draw(seals, days(1), most=2)
         self.restore(copy)
         self.recover(self.make())
         seals = self.seals()
         assert [note["versions"] for *_, note in self.journal("restore")] == [{"ads": 1}, {"ads": 2}]
-        refused(lambda: opened(seals, days(1), most=2))
-        assert opened(seals, days(1), most=3)[day(1)].number == 3
+        refusal_text(lambda: open_seals(seals, days(1), most=2))
+        assert open_seals(seals, days(1), most=3)[day(1)].number == 3
 
     def test_without_the_fence_any_number_of_versions_may_have_left(self):
         seals = self.seals()
-        drawn(seals, days(1))
+        draw(seals, days(1))
         self.fence.unlink()
         assert "recover" in str(refusal(lambda: read(seals, days(1))))
         self.recover(seals._ledger)
         assert read(seals, days(1))[day()].parts == (part(),)
         for most in (1, 2, 1000):
-            refused(lambda most=most: opened(seals, [day(2)], most=most))
-        assert opened(seals, [day(-2)])[day(-2)].number == 1  # which was not over then
+            refusal_text(lambda most=most: open_seals(seals, [day(2)], most=most))
+        assert open_seals(seals, [day(-2)])[day(-2)].number == 1  # which was not over then
 
     def test_a_recovery_raises_spending_and_nothing_for_reports(self):
         ledger = self.make()
         copy = self.books()
         answer(ledger, top())
-        drawn(Seals(ledger), days(1))
+        draw(Seals(ledger), days(1))
         self.restore(copy)
         rows = self.recover(self.make())
         assert {(row.kind, row.account) for row in rows} == {("recover", ANNA.name)}
@@ -744,23 +750,23 @@ class SealsContract(LedgerPlace):
         with store.writing() as run:
             migrate(run, 0, to=3)
         store.close()
-        Fence(self.fence).begin(Mark(*self.raw("SELECT id, sequence, head FROM ledger")[0]))
+        Fence(self.fence).restart(Mark(*self.raw("SELECT id, sequence, head FROM ledger")[0]))
         ledger = self.make()
         seals = Seals(ledger)
-        for call in (lambda: read(seals, days(1)), lambda: opened(seals, days(1)), lambda: resealed(seals)):
+        for call in (lambda: read(seals, days(1)), lambda: open_seals(seals, days(1)), lambda: reseal(seals)):
             assert "sfumato budget migrate" in str(refusal(call))
         assert ledger.migrate() == LATEST - 3
-        assert drawn(seals, days(2)) == read(seals, days(2))
+        assert draw(seals, days(2)) == read(seals, days(2))
         answer(ledger, top())
         assert ledger.verify() == []
 
     def test_a_failure_in_the_store_tells_nothing_of_it(self):
         seals = self.seals()
-        first = opened(seals, days(1))
+        first = open_seals(seals, days(1))
         self.raw("ALTER TABLE cells RENAME TO secret")
-        for call in (lambda: read(seals, days(1)), lambda: stored(seals, first)):
+        for call in (lambda: read(seals, days(1)), lambda: store_part(seals, first)):
             with pytest.raises(LedgerFailed) as told:
                 call()
             assert "cells" not in str(told.value)
         self.raw("ALTER TABLE secret RENAME TO cells")
-        assert len(stored(seals, first)) == 1
+        assert len(store_part(seals, first)) == 1

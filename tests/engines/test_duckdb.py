@@ -17,10 +17,10 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from contracts.engine import KEYS, TABLE, EngineContract, column, counting, ranking, source
 from sfumato.engines.base import COULD_NOT_ANSWER
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import EngineFailed, InvalidArgument
+from tests.contracts.engine import KEYS, TABLE, EngineContract, column, counting, ranking, source
 
 SQL_TYPES = {
     "text": "VARCHAR",

@@ -30,8 +30,7 @@ from sfumato.mechanisms import (
     UnknownLaplace,
     context,
 )
-
-from .laws import Histogram, Law, NoiseLaw, TopK, by_count, in_sight, outside, peeling, top_k_law
+from tests.helpers.laws import Histogram, Law, NoiseLaw, TopK, by_count, in_sight, outside, peeling, top_k_law
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,8 @@ import pytest
 
 from sfumato.accounting import Charge, Filter, zcdp_delta
 from sfumato.mechanisms import Rng, UnknownGumbel
-
-from .interaction import Answer, Question, ranking_question, worst_interaction
-from .laws import TOLERANCE, Histogram, Law, NoiseLaw, TopK, shift_pair, top_k_law
+from tests.helpers.interaction import Answer, Question, ranking_question, worst_interaction
+from tests.helpers.laws import TOLERANCE, Histogram, Law, NoiseLaw, TopK, shift_pair, top_k_law
 
 DELTA = 1e-3
 

@@ -17,9 +17,8 @@ import pytest
 
 from sfumato.accounting import Charge, Filter, epsilon, zcdp_delta, zcdp_epsilon
 from sfumato.mechanisms import GeometricRule, KnownGaussian, Rng, UnknownGumbel, UnknownLaplace, context, known_laplace
-
-from .interaction import Answer, Question, worst_interaction
-from .laws import (
+from tests.helpers.interaction import Answer, Question, worst_interaction
+from tests.helpers.laws import (
     Change,
     Floats,
     Histogram,

@@ -17,9 +17,8 @@ import pytest
 
 from sfumato.accounting import zcdp_delta
 from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule
-
-from .claims import assert_private, assert_zcdp
-from .laws import TOLERANCE, NoiseLaw, Pair, exact_delta, key_pair, product, renyi, worst_delta
+from tests.helpers.claims import assert_private, assert_zcdp
+from tests.helpers.laws import TOLERANCE, NoiseLaw, Pair, exact_delta, key_pair, product, renyi, worst_delta
 
 KEYS = (1, 2, 3)
 BUDGETS = ((1.0, 1e-3), (2.0, 1e-2), (0.5, 0.1))

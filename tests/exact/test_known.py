@@ -11,9 +11,8 @@ import pytest
 
 from sfumato.accounting import Charge, zcdp_delta
 from sfumato.mechanisms import KnownGaussian, KnownGumbel, KnownLaplace, Mechanism, UnknownGumbel
-
-from .claims import assert_ledger, assert_private, assert_zcdp
-from .laws import (
+from tests.helpers.claims import assert_ledger, assert_private, assert_zcdp
+from tests.helpers.laws import (
     TOLERANCE,
     Histogram,
     Law,

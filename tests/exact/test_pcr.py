@@ -17,12 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from false_alarms import unlikely
 from sfumato.accounting import zcdp_delta
 from sfumato.mechanisms import PrivateCountRelease, Rng, context
 from sfumato.mechanisms.pcr import Level
-
-from .laws import (
+from tests.helpers.false_alarms import unlikely
+from tests.helpers.laws import (
     TOLERANCE,
     Histogram,
     Law,

@@ -14,9 +14,8 @@ import pytest
 from sfumato.mechanisms import Rng
 from sfumato.mechanisms.bounds import BINS, NumericBounds, bins
 from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes
-
-from .claims import assert_private, assert_zcdp
-from .laws import TOLERANCE, NoiseLaw, Pair, bounded_range, product, shift_pair
+from tests.helpers.claims import assert_private, assert_zcdp
+from tests.helpers.laws import TOLERANCE, NoiseLaw, Pair, bounded_range, product, shift_pair
 
 QUANTILES = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 

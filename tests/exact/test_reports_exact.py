@@ -37,8 +37,7 @@ from sfumato.reports.cells import Block, Cells
 from sfumato.reports.exact import exact_counts
 from sfumato.reports.numbers import Numbers
 from sfumato.session import Session
-
-from .laws import TOLERANCE, NoiseLaw, exact_delta, paired, renyi, shift_pair
+from tests.helpers.laws import TOLERANCE, NoiseLaw, exact_delta, paired, renyi, shift_pair
 
 pytestmark = pytest.mark.slow  # all small neighbours, through the engine
 

@@ -15,9 +15,8 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.mechanisms import Rng, UnknownGaussian, UnknownGumbel, UnknownLaplace
-
-from .claims import assert_ledger, assert_private, assert_zcdp
-from .laws import (
+from tests.helpers.claims import assert_ledger, assert_private, assert_zcdp
+from tests.helpers.laws import (
     TOLERANCE,
     Change,
     NoiseLaw,

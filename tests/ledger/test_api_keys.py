@@ -6,17 +6,17 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-import postgres
 from sfumato.config import LedgerSettings
 from sfumato.errors import InvalidArgument, LedgerFailed, NotFound
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.api_keys import ApiKey, ApiKeys
+from tests.helpers import postgres
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 LATER = NOW + timedelta(days=1000)
@@ -207,15 +207,15 @@ class TestKeysInSQLite(KeysContract):
         """A call with nonsense costs none; an unknown key costs what a known, an expired or a revoked one does."""
         keys = self.make()
         looks: Counter[str] = Counter()
-        books = Ledger._books
+        real = Ledger.reading
 
-        def counted(self: Ledger, transaction: Callable) -> object:
+        def counted(self: Ledger) -> object:
             looks["all"] += 1
-            return books(self, transaction)
+            return real(self)
 
         known, expired, revoked = (keys.create("anna", "analyst", date(2026, 12, 31), NOW) for _ in range(3))
         keys.revoke(revoked[1].id, NOW)
-        monkeypatch.setattr(Ledger, "_books", counted)
+        monkeypatch.setattr(Ledger, "reading", counted)
         unknown = "sfumato_" + 43 * "A"
         for text, moment, cost in (
             *((known[0], NOW, 1), (expired[0], LATER, 1), (revoked[0], NOW, 1), (unknown, NOW, 1)),

@@ -1,4 +1,4 @@
-"""The fence on its own: marks that count together, in a file that survives its writers."""
+"""The fence alone: marks that are joined, in a file that survives its writers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def fence(path: Path) -> Fence:
     begun = Fence(path)
-    begun.begin(mark(0))
+    begun.restart(mark(0))
     return begun
 
 
@@ -119,7 +119,7 @@ def test_a_fence_cut_short_is_not_put_in_place(fence, path, monkeypatch):
         os, "write", lambda descriptor, line: whole(descriptor, line[:9] if next(cuts, False) else line)
     )
     try:
-        fence.begin(mark(3, anna=5))
+        fence.restart(mark(3, anna=5))
     except LedgerFailed:
         assert Fence(path).mark() == mark(0)
         return
@@ -146,8 +146,8 @@ def test_the_fence_stays_small(fence, path, monkeypatch):
         largest = max(largest, path.stat().st_size)
     assert largest < 1_000_000
     assert path.stat().st_size < largest  # it was compacted, not just short
-    everybody = {f"analyst{sequence % 50}": sequence for sequence in range(9_951, 10_001)}
-    assert Fence(path).mark() == mark(10_000, anna=10_000, **everybody)
+    totals = {f"analyst{sequence % 50}": sequence for sequence in range(9_951, 10_001)}
+    assert Fence(path).mark() == mark(10_000, anna=10_000, **totals)
 
 
 ADVANCE = """
@@ -155,14 +155,14 @@ import os, sys
 from pathlib import Path
 from sfumato.accounting import Charge
 from sfumato.ledger import fence
-from sfumato.ledger.fence import Fence, Mark, Total
+from sfumato.ledger.fence import Fence, Mark, SpentTotal
 
 path, me = Path(sys.argv[1]), int(sys.argv[2])
 fence._COMPACT_AT = 4096
 for turn in range(1, 61):
-    totals = {f"analyst{me}": Total("2026-11-01", Charge(turn))}
+    totals = {f"analyst{me}": SpentTotal("2026-11-01", Charge(turn))}
     if turn % 20 == 0:
-        totals[f"turn{turn} of {me}"] = Total("", Charge(me))
+        totals[f"turn{turn} of {me}"] = SpentTotal("", Charge(me))
     Fence(path).advance(Mark("ledger", 4 * turn + me, "head", totals))
 """
 

@@ -9,24 +9,24 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import postgres
-from contracts.ledger import (
+from sfumato.accounting import Charge
+from sfumato.config import LedgerSettings
+from sfumato.ledger import Revealed, open_ledger, payments
+from tests.contracts.ledger import (
     NOW,
     InPostgres,
     LedgerContract,
     answer,
-    held,
     ranking,
     refusal,
     reserve,
+    reserved_now,
+    reveal_of,
     settle,
-    showing,
     spent,
     top,
 )
-from sfumato.accounting import Charge
-from sfumato.config import LedgerSettings
-from sfumato.ledger import Revealed, open_ledger
+from tests.helpers import postgres
 
 pytestmark = pytest.mark.slow  # a real server; SQLite keeps the same contract in `make check`
 
@@ -57,9 +57,9 @@ class TestPostgresLedger(InPostgres, LedgerContract):
 
         def reveal(payload: str) -> Revealed:
             self.raw(TERMINATE)
-            return showing(top())(payload)
+            return reveal_of(top())(payload)
 
-        told = refusal(lambda: ledger.settle(top(), held(ledger, top()), ranking(), reveal, NOW))
+        told = refusal(lambda: payments.settle(ledger, top(), reserved_now(ledger, top()), ranking(), reveal, NOW))
         assert "terminat" not in str(told)
         assert self.books() == before
         assert settle(ledger, top()).charge == Charge(5, 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.ledger import InSQLite
-from contracts.seals import SealsContract
+from tests.contracts.ledger import InSQLite
+from tests.contracts.seals import SealsContract
 
 
 class TestSQLiteSeals(InSQLite, SealsContract):

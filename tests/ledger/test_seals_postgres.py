@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import postgres
-from contracts.ledger import InPostgres
-from contracts.seals import SealsContract
+from tests.contracts.ledger import InPostgres
+from tests.contracts.seals import SealsContract
+from tests.helpers import postgres
 
 pytestmark = pytest.mark.slow  # a real server; SQLite keeps the same contract in `make check`
 

@@ -1,4 +1,4 @@
-"""Threads share commits and syncs: nobody returns before the disk has it, and nobody suffers for another."""
+"""Group commit: no block returns before it is on disk, and a block that fails takes no other with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from contracts.ledger import ACME, ANNA, BOB, NOW, UNIT, Killed, answer, histogram, own, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import BudgetExhausted, LedgerFailed
@@ -24,6 +23,7 @@ from sfumato.ledger import Account, Debit, open_ledger, sqlite
 from sfumato.ledger.fence import UNWRITABLE, Fence, Mark, SpentTotal
 from sfumato.ledger.group_commit import LOST, Batch
 from sfumato.ledger.sqlite import SQLiteStore
+from tests.contracts.ledger import ACME, ANNA, BOB, NOW, UNIT, Killed, answer, histogram, own, top
 
 pytestmark = pytest.mark.slow  # threads and processes
 
@@ -55,6 +55,7 @@ class FailingCommits:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SQLiteStore]:
     made = SQLiteStore(tmp_path / "books.db")
+    made.open()
     with made.writing() as run:
         run("CREATE TABLE things (thing TEXT)")
     yield made
@@ -93,12 +94,12 @@ def put(store: SQLiteStore, thing: str, error: type[BaseException] | None = None
 def together(
     store: SQLiteStore, pool: ThreadPoolExecutor, others: dict[str, type[BaseException] | None]
 ) -> dict[str, Future[None]]:
-    """The first block ends when all others wait to get in, so that all are one batch."""
+    """The first block ends when all others are queued: all are one batch."""
 
     def first() -> None:
         with store.writing() as run:
             run(INSERT, "first")
-            until(lambda: len(store._door) == len(others))
+            until(lambda: len(store._queue) == len(others))
 
     begun = {"first": pool.submit(first)}
     until(lambda: store._batch is not None)
@@ -127,10 +128,10 @@ def test_one_alone_commits_at_once_and_needs_no_savepoint(store):
     assert not any("part" in statement for statement in statements)
 
 
-def test_what_changes_nothing_waits_for_nobody(store, monkeypatch):
+def test_a_block_without_changes_does_not_wait(store, monkeypatch):
     done: list[bool] = []
     monkeypatch.setattr(Batch, "wait", lambda batch, _: done.append(batch.done))
-    store._door.add(-1)  # somebody is about to come, for ever
+    store._queue.add(-1)  # a thread that stays queued
     with store.writing() as run:
         run("SELECT * FROM things")
     put(store, "a")
@@ -146,7 +147,7 @@ def test_a_batch_is_bounded(store, pool, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, Killed, sqlite3.OperationalError])
-def test_a_part_that_raises_disturbs_nobody(store, pool, error):
+def test_a_part_that_raises_is_taken_back_alone(store, pool, error):
     futures = together(store, pool, names(6) | dict.fromkeys(("bad", "worse"), error))
     expected = LedgerFailed if error is sqlite3.OperationalError else error
     told = {name: future.exception(30) for name, future in futures.items()}
@@ -190,7 +191,7 @@ def test_a_transaction_that_sqlite_takes_back_fails_all_of_its_parts(store, pool
     def first() -> None:
         with store.writing() as run:
             run(INSERT, "first")
-            until(lambda: len(store._door) == 1)
+            until(lambda: len(store._queue) == 1)
 
     futures = [pool.submit(first)]
     until(lambda: store._batch is not None)
@@ -199,7 +200,7 @@ def test_a_transaction_that_sqlite_takes_back_fails_all_of_its_parts(store, pool
     assert on_disk(store) == set()
 
 
-def test_readers_see_what_is_committed_and_wait_for_nobody(store, pool):
+def test_readers_see_what_is_committed_and_do_not_wait(store, pool):
     seen: list[int] = []
     inside = threading.Event()
 
@@ -217,7 +218,7 @@ def test_readers_see_what_is_committed_and_wait_for_nobody(store, pool):
         with store.writing() as run:
             run(INSERT, "first")
             seen.append(pool.submit(look).result(30))
-            until(lambda: bool(store._door))
+            until(lambda: bool(store._queue))
 
     futures = [pool.submit(first)]
     until(lambda: store._batch is not None)
@@ -239,7 +240,7 @@ def test_a_reader_cannot_write_and_is_kept_after_a_failure(store):
     assert on_disk(store) == set()
 
 
-def test_many_long_readers_stop_nobody(store):
+def test_many_long_readers_stop_no_writer(store):
     with store.reading(), store.reading(), store.reading() as run:
         put(store, "a")
         assert run("SELECT * FROM things") == [("a",)]  # its view begins with its first look
@@ -261,16 +262,16 @@ def test_an_interrupt_while_waiting_leaves_no_transaction_open(store, monkeypatc
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    store._door.add(-1)  # so that it waits
+    store._queue.add(-1)  # then it waits
     monkeypatch.setattr(Batch, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         put(store, "a")
     assert on_disk(store) == {"a"}
 
 
-def test_nobody_waits_for_ever_for_one_who_was_interrupted_at_the_door(store, monkeypatch):
+def test_a_thread_that_was_interrupted_in_the_queue_is_not_waited_for(store, monkeypatch):
     monkeypatch.setattr(sqlite, "_PATIENCE_S", 0.01)
-    store._door.add(-1)
+    store._queue.add(-1)
     put(store, "a")
     assert on_disk(store) == {"a"}
 
@@ -281,22 +282,22 @@ def test_a_part_half_taken_back_is_never_committed(store, pool, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    store._door.add(-1)
+    store._queue.add(-1)
     first = pool.submit(put, store, "first")
     until(lambda: store._batch is not None and store._batch.parts == 1)
     with monkeypatch.context() as patch:
         patch.setattr(store, "_take_back", interrupted)
-        patch.setattr(store, "_leave", lambda: None)
+        patch.setattr(store, "_commit_if_last", lambda: None)
         with pytest.raises(KeyboardInterrupt):
             put(store, "half", ZeroDivisionError)
-    store._door.discard(-1)
+    store._queue.discard(-1)
     put(store, "next")
     assert str(first.exception(30)) == LOST
     assert on_disk(store) == {"next"}
 
 
 def test_closing_commits_for_those_who_wait(store, pool):
-    store._door.add(-1)
+    store._queue.add(-1)
     waiting = pool.submit(put, store, "a")
     until(lambda: store._batch is not None and store._batch.parts == 1)
     store.close()
@@ -312,6 +313,7 @@ from pathlib import Path
 from sfumato.ledger.sqlite import SQLiteStore
 
 store = SQLiteStore(Path(sys.argv[1]))
+store.open()
 for number in range(5):
     with store.writing() as run:
         run("INSERT INTO things VALUES (?)", f"other {number}")
@@ -350,7 +352,7 @@ def mark(sequence: int, **spent: int) -> Mark:
 @pytest.fixture
 def fence(tmp_path: Path) -> Fence:
     begun = Fence(tmp_path / "state" / "fence")
-    begun.begin(mark(0))
+    begun.restart(mark(0))
     return begun
 
 
@@ -388,18 +390,18 @@ def test_marks_share_one_sync(fence, pool, monkeypatch):
         future.result(30)
     assert syncs.count == 2
     assert len(fence.path.read_bytes().split()) > 2
-    everybody = {f"a{number}": 1 for number in range(2, 10)}
-    assert Fence(fence.path).mark() == fence.mark() == mark(9, anna=9, **everybody)
+    totals = {f"a{number}": 1 for number in range(2, 10)}
+    assert Fence(fence.path).mark() == fence.mark() == mark(9, anna=9, **totals)
 
 
-def test_a_fence_that_fails_tells_everybody_and_is_written_anew(fence, pool, monkeypatch):
+def test_a_sync_that_fails_fails_the_whole_batch_and_the_file_is_replaced(fence, pool, monkeypatch):
     syncs = Syncs(monkeypatch, failing=frozenset({2}))
     first, *others = advanced(fence, pool, syncs)
     first.result(30)
     for future in others:
         told = future.exception(30)
         assert (type(told), str(told), told.__context__) == (LedgerFailed, UNWRITABLE, None)
-    # The line is in the file, but nobody knows whether it is on disk: what is known is not yet safe.
+    # The line is in the file, and may not be on disk: it does not count as synced.
     fence.advance(mark(5, anna=5))
     assert syncs.count == 4  # the new file and its folder
     assert len(fence.path.read_bytes().splitlines()) == 1
@@ -477,7 +479,7 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
     with open_ledger(settings, tmp_path / "ledger") as ledger:
 
         def move(chance: random.Random) -> tuple[str, Charge]:
-            """What somebody does, and what the answer cost her."""
+            """One random call, and what its answer cost."""
             account = chance.choice(analysts)
             kind, question = chance.randrange(10), _question(chance, account)
             try:
@@ -485,7 +487,7 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
                     return account.name, answer(ledger, question).charge
                 if kind == 1:
                     ledger.grant(account, UNIT, "more", NOW)
-                assert ledger.left([account], NOW)[0].left >= NOTHING
+                assert ledger.standings([account], NOW)[0].left >= NOTHING
             except BudgetExhausted:
                 pass
             return account.name, NOTHING
@@ -497,10 +499,10 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
         with ThreadPoolExecutor(16) as threads:
             receipts = [receipt for mine in threads.map(live, range(16)) for receipt in mine]
         assert ledger.verify() == []
-        assert ledger.holds() == []
+        assert ledger.reservations() == []
         rows, seen = ledger.history(None, rows=10_000).rows, Fence(settings.fence).mark()
         for account in (*analysts, ACME):
-            standing = ledger.left([account], NOW)[0]
+            standing = ledger.standings([account], NOW)[0]
             settled = [row.charge for row in rows if (row.account, row.state) == (account.name, "settled")]
             assert (standing.reserved, standing.spent) == (NOTHING, sum(settled, NOTHING))
             assert standing.left >= NOTHING

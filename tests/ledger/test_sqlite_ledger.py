@@ -1,4 +1,4 @@
-"""A ledger in an SQLite file keeps the contract, in a file that is nobody else's."""
+"""A ledger in an SQLite file keeps the contract, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from contracts.ledger import ANNA, NOW, InSQLite, LedgerContract, answer, refusal, reserve, spent, top
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError
 from sfumato.ledger import Ledger, open_ledger
+from tests.contracts.ledger import ANNA, NOW, InSQLite, LedgerContract, answer, refusal, reserve, spent, top
 
 
 class TestSQLiteLedger(InSQLite, LedgerContract):
@@ -82,11 +82,6 @@ class TestSQLiteLedger(InSQLite, LedgerContract):
             assert stat.S_IMODE(ledger.fence.path.stat().st_mode) == 0o600
 
 
-def test_only_known_urls_are_ledgers(tmp_path):
-    with pytest.raises(ConfigError, match=r"ledger\.url"):
-        open_ledger(LedgerSettings("mysql://localhost"), tmp_path)
-
-
 class TestTheDefaultFence:
     """Where `[ledger] fence` says nothing: in the state folder, under the ledger's own name, known by its place."""
 
@@ -99,7 +94,7 @@ class TestTheDefaultFence:
     def opened(self, folder: Path | None = None) -> Ledger:
         return open_ledger(LedgerSettings("sqlite:books.db"), folder or self.folder)
 
-    def test_a_lost_ledger_that_is_begun_anew_is_not_served(self):
+    def test_a_lost_ledger_that_is_created_again_is_not_served(self):
         with self.opened() as ledger:
             answer(ledger, top())
         for file in self.folder.iterdir():
@@ -107,7 +102,7 @@ class TestTheDefaultFence:
         with self.opened() as ledger:
             assert "belongs to another ledger" in str(refusal(lambda: reserve(ledger, top())))
             ledger.recover([ANNA], NOW)
-            assert ledger.left([ANNA], NOW)[0].left == NOTHING
+            assert ledger.standings([ANNA], NOW)[0].left == NOTHING
         with self.opened() as ledger:
             assert ledger.verify() == []
 

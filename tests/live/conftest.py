@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "answers"))  # for `worlds`, if only this folder is run
-sys.path.append(str(Path(__file__).parents[1] / "service"))  # and for `advertised`
-
-from servers import Server, start
+from tests.helpers.servers import Server, start
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from servers import SLEEPY, SLOW, SLOW_S, Server, new_key, one_unit, start
-from worlds import World, lasting, new_world
 
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
@@ -24,6 +22,8 @@ from sfumato.client import dbapi
 from sfumato.errors import BudgetExhausted, Failed, NotFound, NotSupported, SfumatoError, Unauthorized
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
+from tests.helpers.servers import SLEEPY, SLOW, SLOW_S, Server, new_key, one_unit, start
+from tests.helpers.worlds import World, lasting, new_world
 
 pytestmark = pytest.mark.slow
 

@@ -17,11 +17,11 @@ import httpx2
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import Server, new_key, one_unit, run, wait_until_ready
-from worlds import World, new_world
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.session import Session
+from tests.helpers.servers import Server, new_key, one_unit, run, wait_until_ready
+from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from servers import SLEEPY, SLOW, Server, new_key, one_unit, start
-from worlds import World, new_world
 
 from sfumato.service.protocol import MAX_HEAD, MAX_WAITING
+from tests.helpers.servers import SLEEPY, SLOW, Server, new_key, one_unit, start
+from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 

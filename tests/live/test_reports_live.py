@@ -8,12 +8,12 @@ from datetime import date, datetime
 from typing import Any
 
 import pytest
-from advertised import BY_DAY, new_ads
-from servers import Server, new_key, start
-from worlds import World, lasting
 
 import sfumato as sf
 from sfumato.errors import NotFound, NotSupported, SfumatoError, Unauthorized
+from tests.helpers.advertised import BY_DAY, new_ads
+from tests.helpers.servers import Server, new_key, start
+from tests.helpers.worlds import World, lasting
 
 pytestmark = pytest.mark.slow
 

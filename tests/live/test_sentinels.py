@@ -26,8 +26,9 @@ from urllib.parse import quote
 import duckdb
 import httpx2
 import pytest
-from servers import ENDLESS, SLEEPY, Server, new_key
-from worlds import World, new_world
+
+from tests.helpers.servers import ENDLESS, SLEEPY, Server, new_key
+from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from servers import ENDLESS, IDLE, SLEEPY, SLOW, Server, new_key, one_unit, run
-from worlds import World, new_world
 
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
 from sfumato.client.client import Client
 from sfumato.service.app import ASKING
+from tests.helpers.servers import ENDLESS, IDLE, SLEEPY, SLOW, Server, new_key, one_unit, run
+from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from false_alarms import cdf_slack
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import DiscreteGaussian, GaussianRule, Rng
 from sfumato.mechanisms.intervals import _SLACK, NORMAL_95, _table, selected_interval
+from tests.helpers.false_alarms import cdf_slack
 
 # Deviation and threshold, the latter about where a delta of 1e-5 puts it.
 SETTINGS = [(0.5, 4), (1.0, 6), (2.0, 10), (3.0, 14), (10.0, 45), (100.0, 440), (1000.0, 4400)]

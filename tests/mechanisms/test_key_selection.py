@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chosen import ChosenStream
-from false_alarms import unlikely
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import (
     GaussianRule,
@@ -25,6 +23,8 @@ from sfumato.mechanisms import (
     select_laplace,
 )
 from sfumato.mechanisms.noise import CERTAIN
+from tests.helpers.chosen import ChosenStream
+from tests.helpers.false_alarms import unlikely
 
 EPSILON = Fraction(math.log(3) / 2)
 DELTA = Fraction(1e-5)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.mechanism import MechanismContract, UnknownDomainContract, keyed
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import (
@@ -42,6 +41,7 @@ from sfumato.mechanisms import (
     unknown_gumbel,
     unknown_laplace,
 )
+from tests.contracts.mechanism import MechanismContract, UnknownDomainContract, keyed
 
 TABLE = {f"{i:02d}": 1000 - 30 * i for i in range(30)}
 ROWS = sorted(TABLE.items(), key=lambda row: (-row[1], row[0]))

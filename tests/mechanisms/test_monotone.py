@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.mechanism import keyed, seeds, small_tables
 from sfumato.mechanisms import MECHANISMS, UnknownGumbel, known_gaussian, known_gumbel, known_laplace
+from tests.contracts.mechanism import keyed, seeds, small_tables
 
 REQUESTS = {
     "known_laplace": {"epsilon": 0.3, "max_groups": 2, "k": 4},

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chosen import ChosenStream
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, noise
 from sfumato.mechanisms.stream import Stream
+from tests.helpers.chosen import ChosenStream
 
 STREAM = Stream(bytes(range(32)))
 SCALES = [

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from contracts.mechanism import keyed, ranked, seeds
-from false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import PrivateCountRelease, PrivateCounts, Rng, context, pcr, private_count_release
+from tests.contracts.mechanism import keyed, ranked, seeds
+from tests.helpers.false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 
 DELTA = Fraction(1, 10**6)
 tables = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(0, 400), max_size=12)

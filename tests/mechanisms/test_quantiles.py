@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chosen import ChosenStream
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, quantiles, selection
 from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes, uniform_below
 from sfumato.mechanisms.selection import Scores, race, winners
 from sfumato.mechanisms.stream import Stream
+from tests.helpers.chosen import ChosenStream
 
 THREE = [Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)]
 HUGE = 10**12

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from false_alarms import cdf_distance, cdf_slack
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import DiscreteGaussian, RefinedCount, Rng, context, measure_count, refine
+from tests.helpers.false_alarms import cdf_distance, cdf_slack
 
 shares = st.fractions(min_value=Fraction(1, 100), max_value=20)
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chosen import ChosenStream
-from false_alarms import unlikely
 from sfumato.mechanisms import Rng, selection
 from sfumato.mechanisms.selection import Scores, race
 from sfumato.mechanisms.stream import Stream
+from tests.helpers.chosen import ChosenStream
+from tests.helpers.false_alarms import unlikely
 
 STREAM = Stream(bytes(range(32)))
 

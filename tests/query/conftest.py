@@ -1,4 +1,4 @@
-"""The table that the query tests ask about."""
+"""The table that the query tests ask about, and what its answers cost."""
 
 from __future__ import annotations
 
@@ -6,37 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
-
-COLUMNS = (
-    Column("article"),
-    Column("job title", max_groups=2),
-    Column("region", domain=("emea", "apac", "amer"), max_groups=1),
-    Column("country", domain=("de", "fr"), max_groups=1, guaranteed=True),
-    Column("topic", domain=("a", "b", "c")),
-    Column("day", type="date"),
-    Column("at", type="timestamp"),
-    Column("n", type="integer"),
-    Column("score", type="number"),
-    Column("paid", type="boolean"),
-)
-MEASURES = (
-    Measure("members"),
-    Measure("shares", "rows", max_per_unit=5),
-    Measure("visits", "sum", column="n", max_per_unit=50),
-)
+from sfumato.query.policy import Policy, Prices
+from tests.helpers.engagements import ENGAGEMENTS
 
 
 @pytest.fixture(scope="session")
 def policy() -> Policy:
-    table = TablePolicy(
-        "engagements",
-        "member_id",
-        {column.name: column for column in COLUMNS},
-        {measure.name: measure for measure in MEASURES},
-        version="2026-11-15",
-    )
-    return Policy({"engagements": table})
+    return Policy({"engagements": ENGAGEMENTS})
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exact.laws import NoiseLaw, Pair, exact_delta, key_pair, merged
-from false_alarms import cdf_distance, cdf_slack, unlikely
 from sfumato.accounting import zcdp_delta
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule
@@ -33,6 +31,8 @@ from sfumato.release.bounding import Contributions
 from sfumato.release.request import ReleaseRequest, Rows, quiet
 from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics import POINTS, SummedStatistic
+from tests.helpers.false_alarms import cdf_distance, cdf_slack, unlikely
+from tests.helpers.laws import NoiseLaw, Pair, exact_delta, key_pair, merged
 
 pytestmark = pytest.mark.slow
 

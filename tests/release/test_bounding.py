@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from false_alarms import unlikely
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import context
 from sfumato.release import bounding
 from sfumato.release.bounding import Contributions
 from sfumato.release.pairs import ORDER_BITS, Affine, KeyOrder, Listed, kept_pairs
+from tests.helpers.false_alarms import unlikely
 
 pytestmark = pytest.mark.slow
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_jobs import ITEMS, PRICE, World, new_world, unread, values
 
 from sfumato.accounting import NOTHING
 from sfumato.errors import Conflict
-from sfumato.ledger import Ledger
+from sfumato.ledger import payments
 from sfumato.release import job, outputs
 from sfumato.release.outputs import read, target
 from sfumato.release.verify import differences
 from sfumato.session import Session
+from tests.helpers.children import environment
+from tests.release.test_jobs import ITEMS, PRICE, World, new_world, unread, values
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +29,12 @@ KILLED = 9
 RUNS_S = 120
 
 POINTS: dict[str, tuple[Any, ...]] = {
-    "before reserve": (Ledger, "reserve", "before"),
-    "after reserve": (Ledger, "reserve", "after"),
+    "before reserve": (payments, "reserve", "before"),
+    "after reserve": (payments, "reserve", "after"),
     "before the rows": (job.Job, "_tried", "before"),
     "after the rows": (job.Job, "_tried", "after"),
-    "before settle": (Ledger, "settle", "before"),
-    "after settle": (Ledger, "settle", "after"),
+    "before settle": (payments, "settle", "before"),
+    "after settle": (payments, "settle", "after"),
     "before write": (outputs, "write", "before"),
     "before the statement's rename": (os, "replace", "before", ".statement.json"),
     "after the statement's rename": (os, "replace", "after", ".statement.json"),
@@ -71,12 +72,10 @@ def child(folder: str, ledger: str, out: str, point: str, meet: int) -> None:
 
 
 def started(world: World, out: str, point: str = "", meet: int = 0) -> subprocess.Popen[str]:
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-    code = "import json, sys; sys.path[:0] = json.loads(sys.argv[1]); import test_job_kills as kills; "
-    code += "kills.child(*json.loads(sys.argv[2]))"
-    arguments = [json.dumps(paths), json.dumps([str(world.folder), world.ledger, out, point, meet])]
+    code = f"import json, sys; from {__name__} import child; child(*json.loads(sys.argv[1]))"
+    arguments = json.dumps([str(world.folder), world.ledger, out, point, meet])
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], text=True, **pipes)
+    return subprocess.Popen([sys.executable, "-c", code, arguments], env=environment(), text=True, **pipes)
 
 
 def ended(process: subprocess.Popen[str]) -> str:

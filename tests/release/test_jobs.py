@@ -32,13 +32,12 @@ from sfumato.errors import (
     NotFound,
     SfumatoError,
 )
-from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger import Ledger, Standing, open_ledger
 from sfumato.ledger.accounts import all_accounts
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Variance, aggregates_job, counts_job
 from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
-from sfumato.wire import Standing
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +163,7 @@ def _exact(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _standing(config: Path, ledger: Ledger, account: str) -> Standing:
-    [found] = ledger.left([all_accounts(load_config(config))[account]], datetime.now(UTC))
+    [found] = ledger.standings([all_accounts(load_config(config))[account]], datetime.now(UTC))
     return found
 
 
@@ -571,7 +570,7 @@ class TestFailure:
                 assert session.finish() == 0
         assert world.spent() == (NOTHING, PRICE)
         with world.books() as ledger:
-            assert [hold.request["type"] for hold in ledger.holds()] == ["release"]
+            assert [hold.request["type"] for hold in ledger.reservations()] == ["release"]
         world.counts().run()
         assert world.spent() == (PRICE, NOTHING)
 

@@ -19,14 +19,15 @@ import duckdb
 import numpy as np
 import psycopg
 import pytest
-from test_table import EMPTY, FULL, ROWS, counted
 
-import postgres
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.release import outputs
 from sfumato.release.outputs import fingerprint, from_payload, payload, read, target, write
 from sfumato.release.postgres import PostgresTarget
 from sfumato.release.table import Released
+from tests.helpers import postgres
+from tests.helpers.children import environment
+from tests.release.test_table import EMPTY, FULL, ROWS, counted
 
 pytestmark = pytest.mark.slow
 
@@ -362,9 +363,8 @@ class TestDuckDB:
 
 
 KILLED = """
-import os, sys
-sys.path[:0] = {paths!r}
-from test_outputs import OTHER
+import os
+from tests.release.test_outputs import OTHER
 from sfumato.release import outputs
 
 calls = 0
@@ -391,9 +391,9 @@ outputs.write(outputs.target({out!r}), OTHER, overwrite=True)
 
 
 def killed(out: str, point: int, *, before: bool, commit: bool = False) -> int:
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    script = KILLED.format(paths=paths, point=point, before=before, commit=commit, out=out)
-    return subprocess.run([sys.executable, "-c", script], check=False, capture_output=True).returncode
+    script = KILLED.format(point=point, before=before, commit=commit, out=out)
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, env=environment(), check=False, capture_output=True).returncode
 
 
 @pytest.mark.slow

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_bounding import ENGINE, ROWS, SECRET, SELECT, WORKSPACE, bits, fill, public, rank, text_bits
 
-from false_alarms import unlikely
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import context
 from sfumato.release.bounding import Contributions
 from sfumato.release.pairs import Affine, Codes, KeyOrder, Pairs
+from tests.helpers.false_alarms import unlikely
+from tests.release.test_bounding import ENGINE, ROWS, SECRET, SELECT, WORKSPACE, bits, fill, public, rank, text_bits
 
 pytestmark = pytest.mark.slow
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_jobs import World, new_world
 
 from sfumato.accounting import NOTHING
 from sfumato.errors import Conflict, Failed, InvalidArgument
+from sfumato.ledger import payments
 from sfumato.release import Mean, Quantile, Sum, Units, aggregates_job, counts_job, outputs
 from sfumato.release.outputs import target
 from sfumato.release.verify import differences
+from tests.release.test_jobs import World, new_world
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +140,7 @@ def test_one_name_under_two_budgets_is_refused_before_the_second_pays(world: Wor
     world.counts().run()
     other = world.counts(budget="other")
     with pytest.raises(Conflict), world.books() as ledger:
-        ledger.reserve(other._ask(""), other._revealed, datetime.now(UTC), same=other._check_same)
+        payments.reserve(ledger, other._debit(""), other._reveal, datetime.now(UTC), same=other._check_same)
     assert world.spent("release:other") == (NOTHING, NOTHING)
 
 

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_aggregates import (
+
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.mechanisms.pcr import PrivateCountRelease
+from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
+from sfumato.release.counts import FINEST, Counts, _largest, refinements
+from tests.release.test_aggregates import (
     EMPTIES,
     EVERYTHING,
     HUGE,
@@ -29,12 +35,6 @@ from test_aggregates import (
     silent,
     source_of,
 )
-
-from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.mechanisms.pcr import PrivateCountRelease
-from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
-from sfumato.release.counts import FINEST, Counts, _largest, refinements
 
 ROWS_ = [(person, f"k{number}", float(number)) for number in range(12) for person in range(3000 >> number)]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_aggregates import EVERYTHING, HUGE, reference, silent
 
 from sfumato.errors import InvalidArgument
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, aggregates_job, counts_job
 from sfumato.release.request import ReleaseRequest
 from sfumato.types import MAX_TEXT
+from tests.release.test_aggregates import EVERYTHING, HUGE, reference, silent
 
 SELECT = """SELECT i AS person, 'k' || i % 3 AS key, i::DOUBLE AS x, i % 2 = 0 AS flag, i AS number,
     DATE '2026-01-01' + (i % 4)::INTEGER AS day, [i] AS list, 'text' AS word, (i % 5)::DECIMAL(9,2) AS money,

@@ -10,12 +10,12 @@ from typing import Any
 import duckdb
 import psycopg
 import pytest
-from test_table import EMPTY, FULL, counted, table
 
 from sfumato.errors import InvalidArgument
 from sfumato.release.outputs import target
 from sfumato.release.table import Released
 from sfumato.release.verify import differences
+from tests.release.test_table import EMPTY, FULL, counted, table
 
 pytestmark = pytest.mark.slow
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adverts import NOW, Adverts, added, ask, cells, events, hierarchy, lasting, new_adverts, tree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sfumato.ledger.cells import Seals
 from sfumato.session import Session
 from sfumato.wire import Report
+from tests.helpers.adverts import NOW, Adverts, added, ask, cells, events, hierarchy, lasting, new_adverts, tree
+from tests.helpers.children import environment
 
 pytestmark = pytest.mark.slow  # a ledger for each example
 
@@ -156,16 +157,14 @@ def test_a_repeat_is_the_same_in_another_process(place):
     with world.open() as session:
         first = lasting(asked(session, ["a1"], case, ("tree", "monotone"), attribute="title", granularity="day"))
     code = (
-        "import sys, json; from datetime import date; sys.path[:0] = [sys.argv[1]]\n"
-        "from adverts import *\nfrom test_consistency import *\n"
-        "world, case = Adverts(Path(sys.argv[2])), Case(1, 1, 0, (0, 8), 'a1')\n"
+        "import sys, json; from datetime import date\n"
+        "from tests.helpers.adverts import *\nfrom tests.reporting.test_consistency import *\n"
+        "world, case = Adverts(Path(sys.argv[1])), Case(1, 1, 0, (0, 8), 'a1')\n"
         "with world.open() as session:\n"
         "    print(lasting(asked(session, ['a1'], case, ('tree', 'monotone'), attribute='title', granularity='day')))"
     )
-    here = str(Path(__file__).parent)
-    done = subprocess.run(
-        [sys.executable, "-c", code, here, str(world.folder)], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", code, str(world.folder)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout) == json.loads(first)
 

@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from adverts import Adverts, ask, new_adverts
 
 from sfumato.catalog import Catalog
 from sfumato.config import load_config
@@ -25,6 +24,7 @@ from sfumato.query.reports.entities import Entities
 from sfumato.query.reports.policy import ReportPolicy
 from sfumato.reports.exact import exact_counts
 from sfumato.reports.policies import read_entities, report_policies
+from tests.helpers.adverts import Adverts, ask, new_adverts
 
 pytestmark = pytest.mark.slow  # many small tables
 

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from adverts import NOW, Adverts, ask, events, hierarchy, lasting, new_adverts
 
 from sfumato.engines.base import COULD_NOT_READ
 from sfumato.errors import Conflict, EngineFailed, LedgerSetBack, NotSupported, Refused
 from sfumato.session import Session
+from tests.helpers.adverts import NOW, Adverts, ask, events, hierarchy, lasting, new_adverts
+from tests.helpers.children import environment
 
 pytestmark = pytest.mark.slow  # processes that are killed
 
@@ -301,7 +301,7 @@ def test_a_seal_that_is_not_current_any_more_stores_nothing(world):
             return rows
 
         engine.run = meanwhile
-        with pytest.raises(Conflict, match="sealed anew"):
+        with pytest.raises(Conflict, match="sealed again"):
             ask(session, entity=A0, end="2026-01-12")
         assert ask(session, entity=A0, end="2026-01-12").receipt.data_version == "seal 2"
 
@@ -347,11 +347,10 @@ def test_after_a_recovery_what_may_have_left_is_not_drawn_again(world):
 KILLED = """
 import os, signal, sys
 from datetime import datetime
-sys.path[:0] = [sys.argv[1]]
-from adverts import *
-with Adverts(Path(sys.argv[2])).open() as session:
+from tests.helpers.adverts import *
+with Adverts(Path(sys.argv[1])).open() as session:
     session._reports.entities(session._reports.policies["ads"])
-    if sys.argv[3] == "open":
+    if sys.argv[2] == "open":
         session._catalog.engine("ads").run = lambda query: os.kill(os.getpid(), signal.SIGKILL)
     else:
         import sfumato.reports.cells as made
@@ -362,10 +361,8 @@ with Adverts(Path(sys.argv[2])).open() as session:
 
 @pytest.mark.parametrize("moment", ["open", "drawn"])
 def test_a_process_that_is_killed_before_it_stores_leaves_nothing_but_nonces(world, moment):
-    here = str(Path(__file__).parent)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, here, str(world.folder), moment], capture_output=True, timeout=60
-    )
+    command = [sys.executable, "-c", KILLED, str(world.folder), moment]
+    done = subprocess.run(command, env=environment(), capture_output=True, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
     opened = nonces(world)
     assert len(opened) == 12

@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from adverts import NOW, Adverts, ask, events, hierarchy, lasting, new_adverts, tree
 
 import sfumato.reports.plan
 from sfumato.errors import NotFound, NotSupported, Refused, SfumatoError
@@ -17,6 +16,7 @@ from sfumato.ledger.cells import Seals
 from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.policy import ReportGuarantee, guarantee
 from sfumato.session import Session
+from tests.helpers.adverts import NOW, Adverts, ask, events, hierarchy, lasting, new_adverts, tree
 
 pytestmark = pytest.mark.slow  # a session for each
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from adverts import Adverts, events, hierarchy
 
 from sfumato.catalog import Catalog
 from sfumato.config import AttributeSettings, Config, Reference, ReportSettings, StatisticSettings, read_config
 from sfumato.errors import ConfigError
 from sfumato.query.reports.calendar import Calendar
 from sfumato.reports.policies import report_policies, report_problems
+from tests.helpers.adverts import Adverts, events, hierarchy
 
 FOLDER = Path("/srv/sfumato")
 

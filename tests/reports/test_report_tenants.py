@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from adverts import Adverts, new_adverts
 from click.testing import CliRunner
 
 from sfumato.cli import main
 from sfumato.errors import NotFound, NotSupported
+from tests.helpers.adverts import Adverts, new_adverts
 
 pytestmark = pytest.mark.slow  # a session for each
 

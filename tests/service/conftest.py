@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import Any
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-sys.path.append(str(Path(__file__).parents[1] / "answers"))  # for `worlds`, if only this folder is run
-
-from served import Served, new_served
+from tests.helpers.served import Served, new_served
 
 
 @pytest.fixture(scope="session")

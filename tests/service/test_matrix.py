@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from advertised import BY_DAY
 from anyio.from_thread import BlockingPortal
-from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, new_served
+
+from tests.helpers.advertised import BY_DAY
+from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, new_served
 
 pytestmark = pytest.mark.slow
 

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 from anyio.from_thread import BlockingPortal
-from served import Clock, Served, check_schema, document, new_served, template
-from worlds import NOW, World
 
 from sfumato.demo.demo import prepare
 from sfumato.problems import PLACE, PROBLEM_TYPES
 from sfumato.service.openapi import EXAMPLES, QUESTIONS, REPORT_QUESTIONS, SCHEMAS
 from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
+from tests.helpers.served import Clock, Served, check_schema, document, new_served, template
+from tests.helpers.worlds import NOW, World
 
 pytestmark = pytest.mark.slow
 

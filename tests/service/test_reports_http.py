@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
-from advertised import BY_DAY
-from served import TOTAL, Reply, Served
 
 from sfumato.errors import Conflict, EngineFailed, LedgerFailed
 from sfumato.ledger.cells import Seals
 from sfumato.service import app as app_module
 from sfumato.session import Session
 from sfumato.wire import Report
+from tests.helpers.advertised import BY_DAY
+from tests.helpers.served import TOTAL, Reply, Served
 
 pytestmark = pytest.mark.slow  # a service for each
 

@@ -19,7 +19,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from served import TOP, TOTAL, Served, document, new_served
+
+from tests.helpers.served import TOP, TOTAL, Served, document, new_served
 
 pytestmark = pytest.mark.slow
 

@@ -22,18 +22,18 @@ from typing import Any
 import duckdb
 import pytest
 from anyio.from_thread import BlockingPortal
-from served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, check_schema
-from worlds import NOW
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import ConfigError, EngineFailed, InvalidArgument, LedgerFailed
 from sfumato.ledger import accounts_of, open_ledger
 from sfumato.ledger.api_keys import ApiKeys
-from sfumato.problems import PLACE, PROBLEM_TYPES, error_of
+from sfumato.problems import PLACE, PROBLEM_TYPES, read_problem
 from sfumato.service import app as app_module
 from sfumato.service import limits, middleware
 from sfumato.service import server as server_module
 from sfumato.session import Session
+from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, Reply, Served, check_schema
+from tests.helpers.worlds import NOW
 
 Serving = Callable[..., Served]
 
@@ -327,7 +327,7 @@ class TestProblems:
         assert ("retry-after" in reply.headers) == (kind.status in (409, 429, 503))
         assert ("www-authenticate" in reply.headers) == (kind.status == 401)
         assert ("allow" in reply.headers) == (kind.status == 405)
-        assert isinstance(error_of(reply.json), kind.error)
+        assert isinstance(read_problem(reply.json), kind.error)
 
     @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
     def test_every_type_leads_to_a_page(self, kind: Any, served: Served) -> None:
@@ -758,8 +758,8 @@ class TestIdempotency:
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         key, runs, now = served.key(), [], [0.0]
-        turns = served.session._desk.turns
-        monkeypatch.setattr(turns, "_clock", lambda: now[0])
+        flights = served.session._runtime.flights
+        monkeypatch.setattr(flights, "_clock", lambda: now[0])
         engine = type(served.session._catalog.engine("engagements"))
         real = engine.run
 
@@ -819,13 +819,13 @@ class TestIdempotency:
         with pytest.MonkeyPatch.context() as patched:
             broken(served, patched)
             served.ask(key, headers=named)
-        real = type(served.session.ledger).hold
+        real = type(served.session.ledger).reservation
 
         def late(*arguments: Any) -> Any:
             served.session.ask(TOP, analyst="anna")
             return real(*arguments)
 
-        monkeypatch.setattr(type(served.session.ledger), "hold", late)
+        monkeypatch.setattr(type(served.session.ledger), "reservation", late)
         reply = served.ask(key, headers=named)
         assert reply.status == 200
         assert served.ask(key, headers=named).body == reply.body

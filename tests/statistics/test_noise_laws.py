@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Rng
+from tests.helpers.false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 
 pytestmark = pytest.mark.slow
 

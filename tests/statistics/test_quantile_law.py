@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from false_alarms import cdf_distance, cdf_slack, unlikely
 from sfumato.mechanisms import Rng
 from sfumato.mechanisms.bounds import BINS, STRICTEST, NumericBounds, bins
 from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes, uniform_below
+from tests.helpers.false_alarms import cdf_distance, cdf_slack, unlikely
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 from sfumato.mechanisms import DiscreteLaplace
 from sfumato.session import Session
+from tests.helpers.false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 
 pytestmark = pytest.mark.slow
 

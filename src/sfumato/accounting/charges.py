@@ -10,6 +10,9 @@ from fractions import Fraction
 from sfumato.accounting.numbers import Number, rational
 from sfumato.errors import InvalidArgument
 
+AMOUNT = "-?[0-9]{1,300}(/[1-9][0-9]{0,299})?"
+"""An exact number as text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Charge:
@@ -76,7 +79,7 @@ class Charge:
         """The inverse of `to_dict`, which refuses anything `to_dict` would not write."""
         if not isinstance(serial, Mapping) or set(serial) != {"information", "calls"}:
             raise InvalidArgument("charge", "must hold exactly 'information' and 'calls', as text")
-        return cls(_parse("information", serial["information"]), _parse("calls", serial["calls"]))
+        return cls(read_amount("information", serial["information"]), read_amount("calls", serial["calls"]))
 
 
 NOTHING = Charge()
@@ -86,8 +89,9 @@ def _counted(amount: Fraction, noun: str) -> str:
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
 
 
-def _parse(name: str, text: str) -> Fraction:
-    if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,300}(/[1-9][0-9]{0,299})?", text):
+def read_amount(name: str, text: str) -> Fraction:
+    """An exact number from its text in lowest terms."""
+    if not isinstance(text, str) or not re.fullmatch(AMOUNT, text):
         raise InvalidArgument(name, "must be an exact number as text, such as '21' or '3/2'")
     amount = Fraction(text)
     if str(amount) != text:

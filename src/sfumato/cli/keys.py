@@ -1,22 +1,19 @@
-"""`sfumato keys`: who may call the service. Opens the ledger and nothing else: no table, no noise key."""
+"""`sfumato keys`: the keys that the service accepts. Opens the ledger and nothing else: no table, no noise key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.output import Commands, answering, now, paragraphs, read, show, with_config
+from sfumato.cli.books import open_books
+from sfumato.cli.options import with_config
+from sfumato.cli.output import Commands, now, print_result, with_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from sfumato.config import Config, Role
-    from sfumato.ledger.api_keys import ApiKey, ApiKeys
+    from sfumato.config import Role
 
 ROLES = ("analyst", "owner", "auditor")
 
@@ -39,56 +36,63 @@ class Expiry(click.ParamType[date | timedelta]):
 
 @click.group("keys", cls=Commands)
 def keys() -> None:
-    """Make, list and revoke the keys that analysts call the service with."""
+    """Create, list and revoke the keys with which analysts call the service."""
 
 
 @keys.command("create")
-@click.option("--analyst", required=True, metavar="NAME", help="Who will call with it.")
+@click.option("--analyst", required=True, metavar="NAME", help="Who calls with it.")
 @click.option("--role", type=click.Choice(ROLES), help="What it may do; by default the analyst's role in the file.")
 @click.option("--expires", type=Expiry(), metavar="DAY", help="Its last day (UTC), or how long: 30d, 12h.")
 @with_config
-@answering
+@with_json
 def create(as_json: bool, config: str, analyst: str, role: Role | None, expires: date | timedelta | None) -> None:
-    """Make a key and show it, this once.
+    """Create a key and show it, this once.
 
-    Only its hash is kept. Without --expires it is valid until it is revoked. An auditor sees what everybody spent, and
-    cannot ask; an owner may do both.
+    Only its hash is kept. Without --expires it is valid until it is revoked. An auditor sees what all analysts spent
+    and cannot ask; an owner may do both.
 
     \b
       sfumato keys create --analyst anna --expires 90d
     """
+    from sfumato.cli.terminal.keys import render_new_key
+    from sfumato.ledger.api_keys import ApiKeys
+
     moment = now()
-    with _opened(config) as (settings, known):
+    until = moment + expires if isinstance(expires, timedelta) else expires
+    with open_books(config) as (settings, ledger):
         who = settings.analyst(analyst)
-        text, key = known.create(analyst, role or who.role, _until(expires, moment), moment)
-    show({"key": text, **key.to_dict()}, lambda: _made(text, key), as_json=as_json)
+        text, key = ApiKeys(ledger).create(analyst, role or who.role, until, moment)
+    print_result({"key": text, **key.to_dict()}, lambda: render_new_key(text, key), as_json=as_json)
 
 
 @keys.command("list")
 @click.option("--analyst", metavar="NAME", help="One analyst; without it, all of them.")
 @with_config
-@answering
-def listing(as_json: bool, config: str, analyst: str | None) -> None:
-    """List the keys that were made.
+@with_json
+def list_keys(as_json: bool, config: str, analyst: str | None) -> None:
+    """List the keys that were created.
 
-    A key is shown by its first characters, which only tell it from others.
+    A key is shown by its first characters: enough to tell it from others, and not enough to use it.
 
     \b
       sfumato keys list --analyst anna
     """
+    from sfumato.cli.terminal.keys import render_keys
+    from sfumato.ledger.api_keys import ApiKeys
+
     moment = now()
-    with _opened(config) as (settings, known):
-        found = known.list(analyst)
+    with open_books(config) as (settings, ledger):
+        found = ApiKeys(ledger).list(analyst)
         if analyst is not None and not found:
             settings.analyst(analyst)
     rows = [{**key.to_dict(), "state": key.state(moment)} for key in found]
-    show({"rows": rows}, lambda: _listed(found, moment), as_json=as_json)
+    print_result({"rows": rows}, lambda: render_keys(found, moment), as_json=as_json)
 
 
 @keys.command("revoke")
 @click.argument("id")
 @with_config
-@answering
+@with_json
 def revoke(as_json: bool, config: str, id: str) -> None:  # noqa: A002
     """Revoke a key: from now on, every call with it is refused.
 
@@ -97,66 +101,9 @@ def revoke(as_json: bool, config: str, id: str) -> None:  # noqa: A002
     \b
       sfumato keys revoke 5f0c2a9be471
     """
-    with _opened(config) as (_, known):
-        key = known.revoke(id, now())
-    told = f"Revoked {key.id}, a key of {key.analyst}: it has not been valid since {_moment(key.revoked)}."
-    show(key.to_dict(), lambda: paragraphs(told), as_json=as_json)
-
-
-@contextmanager
-def _opened(config: str) -> Iterator[tuple[Config, ApiKeys]]:
-    from sfumato.ledger import open_ledger
+    from sfumato.cli.terminal.keys import render_revocation
     from sfumato.ledger.api_keys import ApiKeys
 
-    settings = read(config)
-    with open_ledger(settings.ledger, settings.folder) as ledger:
-        yield settings, ApiKeys(ledger)
-
-
-def _until(expires: date | timedelta | None, moment: datetime) -> date | datetime | None:
-    return moment + expires if isinstance(expires, timedelta) else expires
-
-
-def _made(text: str, key: ApiKey) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    until = "until it is revoked" if key.expires is None else f"until {_moment(key.expires)}"
-    return Group(
-        paragraphs(f"A key for {key.analyst}, role {key.role}, valid {until}:"),
-        "",
-        Text(f"  {text}", "bold", no_wrap=True, overflow="ignore"),
-        "",
-        paragraphs(
-            "It is not shown again: only its hash is kept. Hand it over as you would a password.",
-            f"To end it: sfumato keys revoke {key.id}",
-        ),
-    )
-
-
-def _listed(found: Sequence[ApiKey], moment: datetime) -> RenderableType:
-    from rich.table import Table
-
-    from sfumato.cli.terminal import Words
-
-    if not found:
-        return paragraphs("There are no keys. To make one: sfumato keys create --analyst NAME")
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("id", "key", "analyst", "role", "made", "state"):
-        grid.add_column(name, no_wrap=name not in ("analyst", "state"))
-    for key in found:
-        whose = Words(key.analyst, cropped=False)
-        grid.add_row(key.id, key.prefix, whose, key.role, f"{key.created:%Y-%m-%d}", _state(key, moment))
-    return grid
-
-
-def _state(key: ApiKey, moment: datetime) -> str:
-    """Whether it is valid, and the last day on which it is or was: that of the moment before its end."""
-    state, end = key.state(moment), key.revoked or key.expires
-    if end is None:
-        return state
-    return f"{'until' if state == 'valid' else state} {end - timedelta(microseconds=1):%Y-%m-%d}"
-
-
-def _moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
+    with open_books(config) as (_, ledger):
+        key = ApiKeys(ledger).revoke(id, now())
+    print_result(key.to_dict(), lambda: render_revocation(key), as_json=as_json)

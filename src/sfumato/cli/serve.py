@@ -6,24 +6,26 @@ import json
 
 import click
 
-from sfumato.cli.output import answering, with_config
+from sfumato.cli.options import with_config
+from sfumato.cli.output import with_json
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
 @click.command("serve")
 @with_config
-@click.option("--host", metavar="ADDRESS", help="Where to listen; [service] host, or 127.0.0.1, without it.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen; without it [service] host, or 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1, 256), metavar="N", help="Processes; several need PostgreSQL.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="For stderr.")
-@answering
+@with_json
 def serve(as_json: bool, config: str, host: str | None, port: int | None, workers: int | None, log_level: str) -> None:
     """Answer questions over HTTP until stopped.
 
-    Callers need keys: `sfumato keys create`. The page /docs describes the interface and lets one try it. Put a proxy
-    with TLS in front before anybody else can reach it. Logs are JSON lines on stderr. A stop (Ctrl-C, SIGTERM) lets
-    running questions end; what does not stays reserved, and is finished on the next start.
+    Callers need keys: `sfumato keys create`. The page /docs describes the interface and has a form to try it. Put a
+    proxy with TLS in front before other machines can reach it. Logs are JSON lines on stderr. After Ctrl-C or SIGTERM,
+    questions that are running are answered first; one that takes too long stays reserved, and is finished on the next
+    start.
 
     \b
       sfumato serve --config sfumato.toml --port 8080
@@ -34,8 +36,8 @@ def serve(as_json: bool, config: str, host: str | None, port: int | None, worker
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError("the service needs: pip install 'sfumato[service]'") from missing
 
-    def told(url: str) -> None:
+    def announce(url: str) -> None:
         where = {"url": url, "docs": f"{url}/docs"}
         click.echo(json.dumps(where) if as_json else f"Sfumato answers at {url}; the interface is at {url}/docs")
 
-    run(config, host=host, port=port, workers=workers, log_level=log_level, told=told)
+    run(config, host=host, port=port, workers=workers, log_level=log_level, told=announce)

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 from sfumato.errors import NotSupported
 from sfumato.query.predicate import AllOf, AnyOf, Cut, In, Predicate, Values
@@ -22,22 +22,20 @@ from sfumato.query.request import (
     NOT_A_FILTER,
     NOT_A_REQUEST,
     NOT_AN_OBJECT,
-    REQUESTS,
     Request,
+    RequestLike,
     check_size,
     filter_json,
 )
 from sfumato.query.values import json_value, read_value
 from sfumato.types import MAX_INTEGER
 
-RequestLike: TypeAlias = str | Request | Mapping[str, Any]
 
-
-def request_body(question: RequestLike) -> bytes:
-    """The body of a POST that asks `question`."""
-    if isinstance(question, str):
-        return _encode({"sql": str.__str__(question)})
-    serial = question if isinstance(question, Mapping) else _request_json(question)
+def request_body(request: RequestLike) -> bytes:
+    """The body of a POST that asks `request`."""
+    if isinstance(request, str):
+        return _encode({"sql": str.__str__(request)})
+    serial = request if isinstance(request, Mapping) else _request_json(request)
     if not all(isinstance(name, str) for name in serial):
         raise NotSupported(NOT_AN_OBJECT)
     check_size(serial.get("where"))
@@ -76,16 +74,16 @@ def _report_json(name: str, value: Any) -> Any:
     raise NotSupported("must be text, a number, a list or a day", field=name[:60])
 
 
-def _request_json(question: Request) -> dict[str, Any]:
+def _request_json(request: Request) -> dict[str, Any]:
     """A request in Python as its JSON fields; those that have their default are left out."""
-    if not isinstance(question, get_args(Request)):
+    if not isinstance(request, get_args(Request)):
         raise NotSupported(NOT_A_REQUEST)
-    given = {field.name: getattr(question, field.name) for field in fields(question)}
-    usual = {field.name: field.default for field in fields(question)}
+    given = {field.name: getattr(request, field.name) for field in fields(request)}
+    usual = {field.name: field.default for field in fields(request)}
     serial = {name: value for name, value in given.items() if value is not usual[name]}
-    if isinstance(question.where, In | AllOf | AnyOf):
-        serial["where"] = filter_json(_with_fractions(question.where))
-    return {"type": next(name for name, kind in REQUESTS.items() if type(question) is kind), **serial}
+    if isinstance(request.where, In | AllOf | AnyOf):
+        serial["where"] = filter_json(_with_fractions(request.where))
+    return {"type": request.kind, **serial}
 
 
 def _json(name: str, value: Any) -> Any:

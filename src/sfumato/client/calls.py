@@ -14,22 +14,23 @@ from uuid import uuid4
 
 from sfumato.accounting import Charge
 from sfumato.accounting.numbers import Number, whole
-from sfumato.client.bodies import RequestLike, report_body, request_body
+from sfumato.client.bodies import report_body, request_body
 from sfumato.client.exchange import Call
 from sfumato.errors import InvalidArgument, NotFound
-from sfumato.problems import named
+from sfumato.problems import find_problem_type
 from sfumato.query.reports.request import ReportKeywords, takes_report_keywords
+from sfumato.query.request import RequestLike
 from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 BudgetLike: TypeAlias = Charge | tuple[Number, Number] | str
 
 
-def ask(question: RequestLike) -> Call[Answer]:
+def ask(request: RequestLike) -> Call[Answer]:
     """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON."""
     # One idempotency key per call, the same on all its retries: the service answers, and charges, once.
     headers = {"Idempotency-Key": str(uuid4())}
-    return Call("POST", "/v1/answers", Answer.from_dict, body=request_body(question), headers=headers, spends=True)
+    return Call("POST", "/v1/answers", Answer.from_dict, body=request_body(request), headers=headers, spends=True)
 
 
 @takes_report_keywords
@@ -42,15 +43,15 @@ def report(report: str | Mapping[str, Any] | None = None, **keywords: Unpack[Rep
     return Call("POST", "/v1/reports", Report.from_dict, body=report_body(report, keywords))
 
 
-def estimate(question: RequestLike) -> Call[Estimate]:
-    """What a question would cost and how accurate it would be. Free; no row is read."""
-    return Call("POST", "/v1/estimates", Estimate.from_dict, body=request_body(question))
+def estimate(request: RequestLike) -> Call[Estimate]:
+    """What a request would cost and how accurate it would be. Free; no row is read."""
+    return Call("POST", "/v1/estimates", Estimate.from_dict, body=request_body(request))
 
 
 def recall(digest: str) -> Call[Answer]:
     """An answer that was given before, by the `digest` on its receipt. Free; it is the very same one."""
     if not isinstance(digest, str) or not re.fullmatch(r"[A-Za-z0-9:_-]{1,200}", digest):
-        raise NotFound(named("not-found").detail)
+        raise NotFound(find_problem_type("not-found").detail)
     return Call("GET", f"/v1/answers/{digest}", Answer.from_dict)
 
 
@@ -60,7 +61,7 @@ def budget() -> Call[BudgetReport]:
 
 
 def charges(cursor: str | None = None, rows: int = 100) -> Call[Charges]:
-    """What questions have cost, the latest first. `cursor` is the `next` of the page before."""
+    """What requests have cost, the latest first. `cursor` is the `next` of the page before."""
     if not isinstance(cursor, str | None):
         raise InvalidArgument("cursor", "must be the `next` of the page before")
     page = {"cursor": cursor, "rows": str(whole("rows", rows, at_least=1, at_most=10_000))}

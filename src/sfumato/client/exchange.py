@@ -14,7 +14,7 @@ from secrets import SystemRandom
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sfumato.errors import Conflict, Failed, RateLimited, SfumatoError
-from sfumato.problems import PLACE, error_of
+from sfumato.problems import PLACE, read_problem
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def _error(reply: ServiceReply, url: str) -> SfumatoError:
         problem = _json_object(reply)
         if not str(problem["type"]).startswith(PLACE):
             return _not_sfumato(reply, url)
-        error = error_of(problem)
+        error = read_problem(problem)
     except _UNREADABLE:
         return _not_sfumato(reply, url)
     if isinstance(error, RateLimited):

@@ -8,8 +8,9 @@ for the sources of tables. Reading the file opens no table.
 A new setting is a field of its record in `settings` and its line in `read` (for reports, in `reports`).
 """
 
-from sfumato.config.read import load_config, read_config
+from sfumato.config.read import ledger_scheme, load_config, read_config
 from sfumato.config.settings import (
+    LEDGER_URLS,
     Analyst,
     AttributeSettings,
     Budget,
@@ -28,6 +29,7 @@ from sfumato.config.settings import (
 )
 
 __all__ = [
+    "LEDGER_URLS",
     "Analyst",
     "AttributeSettings",
     "Budget",
@@ -43,6 +45,7 @@ __all__ = [
     "StatisticSettings",
     "TableSettings",
     "Version",
+    "ledger_scheme",
     "load_config",
     "read_config",
 ]

@@ -16,6 +16,7 @@ from sfumato.config.checks import check_references
 from sfumato.config.reports import read_report_settings
 from sfumato.config.sections import PREFIX, Section, defaults, name_variable, override
 from sfumato.config.settings import (
+    LEDGER_URLS,
     Analyst,
     Budget,
     ColumnSettings,
@@ -83,12 +84,19 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
     return config
 
 
+def ledger_scheme(url: str) -> str:
+    """The scheme of a `ledger.url`, which names the store. Raises `ConfigError` if the URL has none of the forms."""
+    scheme = url.partition(":")[0]
+    form = LEDGER_URLS.get(scheme)
+    if form is None or not re.fullmatch(form, url, re.DOTALL):
+        raise ConfigError("ledger.url", 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
+    return scheme
+
+
 def read_ledger(section: Section, folder: Path) -> LedgerSettings:
     usual, fence = LedgerSettings(), section.text("fence", "")
     url = section.text("url", usual.url)
-    in_a_file = url.startswith("sqlite:") and url not in ("sqlite:", "sqlite::memory:")
-    if not in_a_file and not url.startswith(("postgresql://", "postgres://")):
-        raise ConfigError(section.at("url"), 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
+    ledger_scheme(url)  # raises ConfigError
     return LedgerSettings(url, folder / fence if fence else usual.fence)
 
 

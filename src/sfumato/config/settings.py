@@ -30,6 +30,14 @@ def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
+LEDGER_URLS = {
+    "sqlite": r"sqlite:(?!:memory:$).+",  # a file: books in memory would forget what was spent
+    "postgresql": r"postgresql://.*",
+    "postgres": r"postgres://.*",
+}
+"""The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     url: str = "sqlite:ledger.db"

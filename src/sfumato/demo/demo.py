@@ -1,8 +1,8 @@
-"""The product in one run: generated people, an owner's policy, an analyst's questions, and a table for everybody.
+"""The product in one run: generated people, an owner's policy, an analyst's questions, and a table to publish.
 
     prepare (data, key, sfumato.toml) -> publish -> serve -> ask over HTTP -> show -> stay up
 
-Nothing here is special to the demo: it is the service and the client that everybody uses.
+Nothing here is special to the demo: it uses the same service and the same client as any other use.
 """
 
 from __future__ import annotations
@@ -38,21 +38,19 @@ from sfumato.session import Session
 from sfumato.wire import Answer, BudgetReport, Report
 
 if TYPE_CHECKING:
-    import httpx2
     import uvicorn
 
 DELTA = 7e-9
 ANALYST = "anna"
 RHO = 0.05
 KEY_LASTS = timedelta(days=1)
-EXTRAS = "the demo needs: pip install 'sfumato[service,client]'"
 
 CONFIG = """\
 # The policy of the demo: what may be asked about whom, and who may ask how much.
 
 [ledger]
 url = "sqlite:books/ledger.db"
-fence = "state/ledger.fence"           # elsewhere in earnest: never where the ledger is restored from
+fence = "state/ledger.fence"           # in production elsewhere: a restored backup must not restore it
 [noise]
 key_file = "noise.key"
 [engines.local]
@@ -64,14 +62,14 @@ engine = "local"
 source = "engagements"
 privacy_unit = "member_id"
 [tables.engagements.columns]
-article   = { domain = "unknown" }                                 # any number of articles a member
-job_title = { domain = "unknown", max_groups = 1 }                 # one title a member
-region    = { domain = ["emea", "apac", "amer"], max_groups = 1 }  # public, one a member
+article   = { domain = "unknown" }                                 # any number of articles per member
+job_title = { domain = "unknown", max_groups = 1 }                 # one title per member
+region    = { domain = ["emea", "apac", "amer"], max_groups = 1 }  # public, one per member
 day       = { type = "date" }
 [tables.engagements.measures]
 members = { count = "units" }
 
-[reports.reading]                      # numbers that stay what they are: how an article did, by day and by week
+[reports.reading]                      # numbers that never change: how an article did, by day and by week
 table = "engagements"
 time = "day"
 levels = ["day", "week"]
@@ -80,7 +78,7 @@ epsilon = 0.5
 [reports.reading.statistics]
 reads = { count = "rows" }
 [reports.reading.attributes]
-region = {}                            # with the domain of the column
+region = {}                            # its values are those of the column
 
 [budgets.partner]
 epsilon_per = 0.15
@@ -100,18 +98,18 @@ TITLES = "SELECT job_title, members FROM engagements WHERE article = 'cookie-fre
 MORE = "SELECT job_title, members FROM engagements GROUP BY job_title LIMIT 5"
 REGIONS = "SELECT region, members FROM engagements WHERE day BETWEEN '2026-10-24' AND '2026-10-30' GROUP BY region"
 
-# One question for each shape of domain and contribution; then the first one again, and more of it.
+# One question per kind of domain and contribution; then the first one again, and a longer list of it.
 QUESTIONS = {
     "Which articles do the most members read in EMEA?": TOP.format(10),
     "Which job titles read the article cookie-free-ads-51?": TITLES,
     "How many members were active in each region from 2026-10-24 to 2026-10-30?": REGIONS,
-    "The first question again: the same answer, for nothing": TOP.format(10),
-    "Twelve articles instead of ten: the list goes on, and two rows are paid for": TOP.format(12),
+    "The first question again: the same answer, at no charge": TOP.format(10),
+    "Twelve articles instead of ten: the list goes on, and only two rows are charged": TOP.format(12),
 }
 
 READS: dict[str, Any] = {"statistics": "reads", "entity": {"article": "cookie-free-ads-51"}, "attribute": "region"}
 WEEKS = {"start": "2026-10-05", "end": "2026-10-26", "granularity": "week"}
-AFTER = datetime(2026, 11, 1, tzinfo=UTC)  # when the generated days are over
+AFTER = datetime(2026, 11, 1, tzinfo=UTC)  # the end of the generated days
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A run whose questions are asked. `config` is there where its folder is kept."""
+    """A run with all its answers. `config` is set if its folder is kept."""
 
     answers: dict[str, Answer]
     numbers: Report
@@ -142,7 +140,7 @@ class Demo:
 
     @property
     def epsilon(self) -> float:
-        """What the whole budget guarantees at DELTA, rounded up to two places, so that what is shown holds."""
+        """What the whole budget guarantees at DELTA, rounded up to two places."""
         cap, prices = self.budget.cap, self.budget.prices
         return math.ceil(100 * epsilon(cap.information, cap.calls, prices.epsilon_per, prices.delta_per, DELTA)) / 100
 
@@ -157,12 +155,12 @@ class Demo:
 
 
 def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
-    """Write the data, a fresh noise key and the policy into a folder; the path of its `sfumato.toml`."""
+    """Write the data, a new noise key and the policy into a folder. Returns the path of its `sfumato.toml`."""
     config = folder / "sfumato.toml"
     try:
         if config.exists():
-            told = f"{str(folder)!r} holds a demo already; ask it: sfumato ask --config {config}"
-            raise InvalidArgument("--dir", told)
+            hint = f"ask it: sfumato ask --config {config}"
+            raise InvalidArgument("--dir", f"{str(folder)!r} holds a demo already; {hint}")
         (folder / "books").mkdir(parents=True, exist_ok=True)
         with duckdb.connect(folder / "demo.duckdb") as connection:
             sample.generate(connection, members)
@@ -174,18 +172,22 @@ def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
 
 
 def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
-    """The whole demo, once; its service is stopped when this returns."""
-    with running(members, folder) as demo:
+    """The whole demo, once. Its service is stopped when this returns."""
+    with start_demo(members, folder) as demo:
         return demo
 
 
 @contextmanager
-def running(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterator[Demo]:
-    """Prepare a folder (one that is gone afterwards, unless it is given), start the service and ask the questions.
+def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterator[Demo]:
+    """Prepare a folder, start the service and ask the questions. The service is up until the end of the block.
 
-    The service is up until the end of the block.
+    Without a `folder`, a temporary one is used and then removed.
     """
-    _check_installed()
+    for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError("the demo needs: pip install 'sfumato[service,client]'")
+    import httpx2
+
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfumato-demo-")))
         with _progress() as progress:
@@ -194,9 +196,10 @@ def running(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterat
             progress.update(task, advance=1, description="publishing")
             table = publish(config)
             settings = load_config(config)
-            service = stack.enter_context(serving(settings))
+            service = stack.enter_context(start_service(settings))
             answers = {}
-            with Client(service.url, service.key, transport=_straight()) as client:
+            # A transport of its own ignores the proxies of the environment: the service is on this machine.
+            with Client(service.url, service.key, transport=httpx2.HTTPTransport()) as client:
                 for words, sql in QUESTIONS.items():
                     progress.update(task, advance=1, description="asking")
                     answers[words] = client.ask(sql)
@@ -204,45 +207,30 @@ def running(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterat
         yield Demo(answers, numbers, table, report, settings.budgets["partner"], service, config if folder else None)
 
 
-def _check_installed() -> None:
-    """What is missing is told before anything is made."""
-    for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(EXTRAS)
-
-
 @contextmanager
-def serving(config: Config) -> Iterator[Service]:
-    """The service of a configuration in a thread, and a key to it that is valid for a day."""
+def start_service(config: Config) -> Iterator[Service]:
+    """The service of a configuration in a thread, with a key that is valid for a day."""
     import uvicorn
 
     from sfumato.service.app import create_app
     from sfumato.service.server import server
 
-    bound = _bound(config.service.host, config.service.port)
-    with bound, Session(config, clock=_clock, finish=False) as session:
+    def clock() -> datetime:
+        """The generated days are over, whatever the clock of the machine says."""
+        return max(datetime.now(UTC), AFTER)
+
+    listening = open_socket(config.service.host, config.service.port)
+    with listening, Session(config, clock=clock, finish=False) as session:
         now = session.now()
         key, _ = ApiKeys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
-        host, port = bound.getsockname()
-        with _in_a_thread(uvicorn.Server(server(create_app(session))), bound):
+        host, port = listening.getsockname()
+        with _run_in_thread(uvicorn.Server(server(create_app(session))), listening):
             yield Service(f"http://{host}:{port}", key)
 
 
-def _clock() -> datetime:
-    """The generated days are over, whatever the machine thinks."""
-    return max(datetime.now(UTC), AFTER)
-
-
-def _straight() -> httpx2.BaseTransport:
-    """Past any proxy of the environment: the service is on this machine."""
-    import httpx2
-
-    return httpx2.HTTPTransport()
-
-
 @contextmanager
-def _in_a_thread(server: uvicorn.Server, bound: socket.socket) -> Iterator[None]:
-    thread = threading.Thread(target=server.run, args=([bound],), name="service")
+def _run_in_thread(server: uvicorn.Server, listening: socket.socket) -> Iterator[None]:
+    thread = threading.Thread(target=server.run, args=([listening],), name="service")
     thread.start()
     try:
         while not server.started:
@@ -255,8 +243,8 @@ def _in_a_thread(server: uvicorn.Server, bound: socket.socket) -> Iterator[None]
         thread.join()
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """The usual port, or any where that is taken: a demo should run beside whatever runs already."""
+def open_socket(host: str, port: int) -> socket.socket:
+    """A listening socket at this port or, if it is taken, at a free one."""
     try:
         return socket.create_server((host, port))
     except OSError:
@@ -264,7 +252,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def publish(config: Path) -> Released:
-    """Members of as many articles as a small budget buys, for everybody to see."""
+    """A table to publish: members of as many articles as a small budget buys."""
     return release_counts(
         "engagements",
         unit="member_id",
@@ -278,7 +266,7 @@ def publish(config: Path) -> Released:
 
 
 def _progress() -> Progress:
-    """On stderr, gone when done, and only where somebody watches."""
+    """A bar on stderr, only if that is a terminal; removed at the end."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""A data set to try things on: a month of reading by members of a network, made up, and the same everywhere."""
+"""A generated data set: a month of reading by members of a network, the same on every machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_DAY, DAYS = "2026-10-01", 30
 
 
 class Field(NamedTuple):
-    """A field of work: its job titles, the common ones first, and the topics its people read more than others do."""
+    """A field of work: its job titles, the common ones first, and the topics that its people read most."""
 
     titles: tuple[str, str, str, str, str]
     topics: tuple[str, str, str]
@@ -63,14 +63,14 @@ FIELDS = (
         ("gdpr-guide", "ai-act-notes", "contract-clinic"),
     ),
 )
-# By code. Titles are dealt out field by field, so that a title's code names its field and no field is rare.
+# By code. Titles are taken from the fields in turn, so the code of a title gives its field, and no field is rare.
 JOB_TITLES = [title for row in zip(*(field.titles for field in FIELDS), strict=True) for title in row]
 TOPICS = [topic for field in FIELDS for topic in field.topics]
 ARTICLES_PER_TOPIC = 125
 
 
 def generate(connection: duckdb.DuckDBPyConnection, members: int = MEMBERS, seed: int = 1) -> None:
-    """Create `engagements(member_id, article, job_title, region, day)`: about ten rows a member, heavy-tailed.
+    """Create `engagements(member_id, article, job_title, region, day)`: about ten rows per member, heavy-tailed.
 
     A member has one job title and one home region. Only integer arithmetic on key-stream words is used, so the
     same seed gives the same rows on every platform.
@@ -79,7 +79,7 @@ def generate(connection: duckdb.DuckDBPyConnection, members: int = MEMBERS, seed
     source = Rng.keyed(b"demo data set", context(members=members, seed=seed))
     title = _draw(source, "title", _zipf(len(JOB_TITLES)), members)
     region = _draw(source, "region", [40, 25, 35], members)
-    # P[n events] falls as n^-2.5: the mean is about 10, the median 4, the most active read hundreds.
+    # P[n events] falls as n^-2.5: the mean is about 10, the median 4, and the most active members read hundreds.
     events = 1 + _draw(source, "events", [10**15 // math.isqrt((n + 5) ** 5) for n in range(1, 501)], members)
     member = np.repeat(np.arange(members), events)
     _store(
@@ -97,7 +97,7 @@ def generate(connection: duckdb.DuckDBPyConnection, members: int = MEMBERS, seed
 def _articles(source: Rng, title: Integers, region: Integers) -> Integers:
     """The article code of every event: a topic, and within it a rank whose popularity follows Zipf's law."""
     events = len(title)
-    # Each region likes other topics best; three events in ten are about the member's own trade instead.
+    # Each region prefers other topics; three events in ten are about the member's own field instead.
     liked = _draw(source, "topic", _zipf(len(TOPICS)), events) + np.array([21, 4, 11])[region]
     own = 3 * (title % len(FIELDS)) + _draw(source, "own topic", [3, 2, 1], events)
     topic = np.where(_draw(source, "by trade", [7, 3], events) == 1, own, liked % len(TOPICS))
@@ -113,13 +113,13 @@ def _draw(source: Rng, purpose: str, weights: Sequence[int], size: int) -> Integ
     """`size` indices, each with probability proportional to its whole weight."""
     steps = np.cumsum(np.array(weights, np.uint64))
     places = source.stream(purpose=purpose).words(0, 0, size) % steps[-1]
-    drawn: Integers = np.searchsorted(steps, places, side="right")
-    return drawn
+    indices: Integers = np.searchsorted(steps, places, side="right")
+    return indices
 
 
 def _store(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, Integers]) -> None:
-    """Codes become words inside the engine, where two million lookups are cheap."""
-    names = {"article": _slugs(), "job_title": JOB_TITLES, "region": list(REGIONS)}
+    """Replace codes by words inside the engine, where two million lookups are cheap."""
+    names = {"article": article_names(), "job_title": JOB_TITLES, "region": list(REGIONS)}
     connection.register("codes", dict(codes))
     connection.execute(
         "CREATE OR REPLACE TABLE engagements AS "
@@ -130,8 +130,8 @@ def _store(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, Integers])
     connection.unregister("codes")
 
 
-def _slugs() -> list[str]:
-    """Articles by code. Their numbers are shuffled within a topic, so that -1 is not always the most popular."""
+def article_names() -> list[str]:
+    """Articles by code. Their numbers are shuffled within a topic: -1 is not always the most popular."""
     size = ARTICLES_PER_TOPIC
     return [
         f"{topic}-{1 + (35 + 11 * code + 37 * rank) % size}"

@@ -1,27 +1,44 @@
-"""Who has spent what, durably: one ledger, in SQLite or PostgreSQL.
+"""What every account has spent, durably: one ledger, in SQLite or PostgreSQL.
 
-Reserve before a row is read; settle with the answer, in one transaction; then the fence; then the answer leaves.
+The worst case is reserved before a row is read. The answer is stored and charged in one transaction. Then the fence is
+advanced; then the answer leaves.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 
-from sfumato.config import LedgerSettings
-from sfumato.errors import ConfigError, LedgerFailed
-from sfumato.ledger.accounts import accounts_of, all_accounts, report
-from sfumato.ledger.fence import UNWRITABLE, Fence
-from sfumato.ledger.ledger import Account, Debit, EarlierCall, IdempotentCall, Ledger, Reserved, Revealed, Settled
+from sfumato.config import LedgerSettings, ledger_scheme
+from sfumato.errors import ConfigError
+from sfumato.ledger.accounts import accounts_of, all_accounts, budget_accounts
+from sfumato.ledger.fence import Fence, default_path
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.postgres import PostgresStore
+from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.store import Store
-from sfumato.ledger.tables import Reservation, Row
+from sfumato.ledger.types import (
+    Account,
+    ChargeEntry,
+    Debit,
+    EarlierCall,
+    History,
+    IdempotentCall,
+    Reservation,
+    Reserved,
+    Revealed,
+    Row,
+    Settled,
+    Standing,
+)
 
 __all__ = [
+    "STORES",
     "Account",
+    "ChargeEntry",
     "Debit",
     "EarlierCall",
+    "History",
     "IdempotentCall",
     "Ledger",
     "Reservation",
@@ -29,58 +46,35 @@ __all__ = [
     "Revealed",
     "Row",
     "Settled",
+    "Standing",
     "accounts_of",
     "all_accounts",
+    "budget_accounts",
+    "find_store",
     "open_ledger",
-    "report",
 ]
 
-SQLITE = "sqlite:"
-POSTGRES = ("postgresql://", "postgres://")
+STORES: Mapping[str, type[Store]] = {
+    "sqlite": SQLiteStore,
+    "postgresql": PostgresStore,
+    "postgres": PostgresStore,
+}
+"""The store of each scheme that `ledger.url` may have (`sfumato.config.LEDGER_URLS`)."""
+
+
+def find_store(settings: LedgerSettings, folder: Path) -> Store:
+    """The store of a configuration, not opened: nothing on disk or network is touched."""
+    return STORES[ledger_scheme(settings.url)].at(settings.url, folder)
 
 
 def open_ledger(settings: LedgerSettings, folder: Path) -> Ledger:
-    """The ledger of a configuration; a new one where there is none. Relative paths start at `folder`."""
-    store = _store(settings, folder)
+    """Open the ledger of a configuration; create it if there is none. Relative paths start at `folder`."""
+    store = find_store(settings, folder)
+    if settings.fence is not None and settings.fence.resolve().parent == store.folder:
+        raise ConfigError("ledger.fence", "must not be in the ledger's own folder: both would be restored together")
+    store.open()
     try:
-        return Ledger(store, lambda identity: Fence(settings.fence or _fence_of(store.place, identity)))
+        return Ledger(store, lambda identity: Fence(settings.fence or default_path(store.place, identity)))
     except BaseException:
         store.close()
         raise
-
-
-def _fence_of(place: str, identity: str) -> Path:
-    """By default a fence has its ledger's name, so that a ledger can be moved, and every place remembers its fence.
-
-    A ledger that was lost, and begun anew in the same place, meets the fence of the lost one and is not served.
-    """
-    folder = _state_folder()
-    note = folder / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError), note.open("x") as file:
-            file.write(identity)
-        return folder / f"{note.read_text().strip()}.fence"
-    except OSError:
-        raise LedgerFailed(UNWRITABLE) from None
-
-
-def _store(settings: LedgerSettings, folder: Path) -> Store:
-    if settings.url.startswith(SQLITE):
-        from sfumato.ledger.sqlite import SQLiteStore
-
-        path = (folder / settings.url.removeprefix(SQLITE)).resolve()
-        if settings.fence is not None and settings.fence.resolve().parent == path.parent:
-            raise ConfigError("ledger.fence", "must not be in the ledger's own folder: both would be restored together")
-        return SQLiteStore(path)
-    if settings.url.startswith(POSTGRES):
-        from sfumato.ledger.postgres import PostgresStore
-
-        return PostgresStore(settings.url)
-    raise ConfigError("ledger.url", 'must be "sqlite:FILE" or "postgresql://..."')
-
-
-def _state_folder() -> Path:
-    """Where a user's programs keep what they know, by the XDG convention."""
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "sfumato"

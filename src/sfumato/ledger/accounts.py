@@ -1,18 +1,15 @@
-"""Which accounts a request debits: the asker's own, her organisation's, and the table's as a whole."""
+"""The accounts that a request debits: the analyst's own, the organisation's, and the table's."""
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from sfumato.config import Config
-from sfumato.ledger.ledger import OWN, Account, Ledger
-from sfumato.wire import BudgetReport
+from sfumato.ledger.types import OWN, Account
 
 RELEASE = "release:"
 
 
 def accounts_of(config: Config, analyst: str, table: str | None = None) -> tuple[Account, ...]:
-    """An analyst's own account first, then those that she shares; with a table, also its own."""
+    """The accounts that pay for an analyst's request about a table: the analyst's own first, then shared ones."""
     who = config.analyst(analyst)
     accounts = [Account(OWN + analyst, config.budgets[who.budget])]
     if who.organisation:
@@ -23,34 +20,27 @@ def accounts_of(config: Config, analyst: str, table: str | None = None) -> tuple
     return tuple(accounts)
 
 
+def budget_accounts(config: Config, analyst: str) -> list[Account]:
+    """The accounts that limit what an analyst may ask: own, organisation, and those of all tables with a cap."""
+    return [*accounts_of(config, analyst), *_table_accounts(config)]
+
+
+def all_accounts(config: Config) -> dict[str, Account]:
+    """Every account of a configuration, by its name."""
+    own = [account for analyst in config.analysts for account in accounts_of(config, analyst)]
+    releases = [release_account(config, name) for name in config.budgets]
+    return {account.name: account for account in [*own, *_table_accounts(config), *releases]}
+
+
 def table_account(config: Config, table: str) -> Account:
     """The account of a table that has a cap."""
     return Account(f"table:{table}", config.budgets[config.tables[table].cap or ""], shared=True)
 
 
 def release_account(config: Config, budget: str) -> Account:
-    """The account of what is published under a budget, as against what its analysts ask."""
+    """The account that pays for releases under a budget. Analysts' requests do not use it."""
     return Account(RELEASE + budget, config.budgets[budget])
 
 
-def all_accounts(config: Config) -> dict[str, Account]:
-    """Every account of a configuration, by its name."""
-    people = [account for analyst in config.analysts for account in accounts_of(config, analyst)]
-    capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
-    published = [release_account(config, name) for name in config.budgets]
-    return {account.name: account for account in [*people, *capped, *published]}
-
-
-def report(config: Config, ledger: Ledger, analyst: str, now: datetime) -> BudgetReport:
-    """What an analyst may still spend: her own account, her organisation's, and those of capped tables."""
-    who = config.analyst(analyst)
-    capped = [table_account(config, name) for name, table in config.tables.items() if table.cap]
-    standings = ledger.left([*accounts_of(config, analyst), *capped], now)
-    return BudgetReport(analyst, config.budgets[who.budget].mode, standings[0].resets, standings)
-
-
-def published(config: Config, ledger: Ledger, budget: str, now: datetime) -> BudgetReport:
-    """What releases under a budget may still spend."""
-    account = release_account(config, budget)
-    [standing] = ledger.left([account], now)
-    return BudgetReport(account.name, account.budget.mode, standing.resets, [standing])
+def _table_accounts(config: Config) -> list[Account]:
+    return [table_account(config, name) for name, table in config.tables.items() if table.cap]

@@ -1,25 +1,21 @@
-"""`sfumato budget verify`: whether the books follow from their journal."""
+"""`sfumato budget verify`: compare every table with what the journal says it holds."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.ledger.tables import Balance, Books, Row, beginning, chain, digest_of, place_key
+from sfumato.ledger.tables import Books, first_hash, next_hash, place_key, rows_hash, sha256
+from sfumato.ledger.types import Balance, Row
 
-_PAGE = 10_000
-_SEALINGS = 100  # journal rows whose cells are looked at together
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+_PAGE = 10_000  # journal rows per query
+_SEALS_PAGE = 100  # journal rows whose seals or cells are read together
 
 
 def differences(books: Books) -> Iterator[str]:
-    """Every way in which the tables are not what the journal says, in words."""
+    """Every difference between the tables and the journal, in words."""
     walk = _JournalWalk(books.head.id)
     while rows := books.journal(after=walk.sequence, rows=_PAGE):
         hashes = books.run(
@@ -32,18 +28,18 @@ def differences(books: Books) -> Iterator[str]:
     if (walk.sequence, walk.hash) != (books.head.sequence, books.head.hash):
         yield f"the journal ends at row {walk.sequence}; the ledger says {books.head.sequence}"
     yield from _wrong_balances(books, walk)
-    yield from _wrong_holds(books)
+    yield from _wrong_reservations(books)
     yield from _wrong_answers(books, walk)
-    yield from _unlike(books, "seals", "opened", "place, number, version, definition, nonce", walk.opened)
-    yield from _unlike(books, "cells", "stored", "place, number, domain, counts", walk.stored)
+    yield from _wrong_seals(books, "seals", "opened", "place, number, version, definition, nonce", walk.opened)
+    yield from _wrong_seals(books, "cells", "stored", "place, number, domain, counts", walk.stored)
     yield from _wrong_names(books)
 
 
 class _JournalWalk:
-    """Along the journal: its chain, and what every table should hold at the end."""
+    """Reads the journal row by row: the hash chain, and what every table should hold at its end."""
 
     def __init__(self, identity: str) -> None:
-        self.sequence, self.hash = 0, beginning(identity)
+        self.sequence, self.hash = 0, first_hash(identity)
         self.balances: dict[tuple[str, str], Balance] = {}
         self.paid: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.payloads: dict[str, str] = {}
@@ -52,9 +48,9 @@ class _JournalWalk:
         self.stored: dict[int, str] = {}
 
     def step(self, row: Row, stored: str) -> bool:
-        """Whether a row is the next one. Only then is it read: others may hold anything."""
+        """Add the next row. False if its hash is wrong; such a row is not read, because it may hold anything."""
         self.sequence += 1
-        self.hash = chain(self.hash, self.sequence, row)
+        self.hash = next_hash(self.hash, self.sequence, row)
         if self.hash != stored:
             return False
         key = row.account, row.period
@@ -81,10 +77,10 @@ def _amounts(balance: Balance | None) -> tuple[Charge, ...]:
     return (NOTHING,) * 3 if balance is None else (balance.reserved, balance.spent, balance.granted)
 
 
-def _wrong_holds(books: Books) -> Iterator[str]:
+def _wrong_reservations(books: Books) -> Iterator[str]:
     held: dict[tuple[str, str], Charge] = defaultdict(Charge)
-    for hold in books.holds():
-        for part in hold.parts:
+    for each in books.reservations():
+        for part in each.parts:
             held[part.account, part.period] += part.charge
     for balance in books.balances():
         if balance.reserved != held[balance.account, balance.period]:
@@ -106,28 +102,27 @@ def _wrong_answers(books: Books, walk: _JournalWalk) -> Iterator[str]:
             yield f"what {account} has paid for {atom} is not what its rows say"
 
 
-def _unlike(books: Books, table: str, written: str, columns: str, expected: Mapping[int, str]) -> Iterator[str]:
-    """Journal rows whose seals or cells are not those that were written with them. `written` is that row's number."""
+def _wrong_seals(books: Books, table: str, written: str, columns: str, expected: Mapping[int, str]) -> Iterator[str]:
+    """Journal rows whose seals or cells have changed. The column `written` holds the number of the journal row."""
     found = {sequence for (sequence,) in books.run(f"SELECT DISTINCT {written} FROM {table}")}  # noqa: S608
     select = f"SELECT {written}, {columns} FROM {table} WHERE {written} BETWEEN ? AND ?"  # noqa: S608
     ordered = sorted(found | expected.keys())
-    for first in range(0, len(ordered), _SEALINGS):
-        page = ordered[first : first + _SEALINGS]
+    for first in range(0, len(ordered), _SEALS_PAGE):
+        page = ordered[first : first + _SEALS_PAGE]
         rows: dict[int, list[tuple[str | int, ...]]] = {sequence: [] for sequence in page}
         for sequence, *row in books.run(select, page[0], page[-1]):
             rows[sequence].append(tuple(row))
         for sequence in page:
-            if digest_of(rows[sequence]) != expected.get(sequence):
+            if rows_hash(rows[sequence]) != expected.get(sequence):
                 yield f"the {table} of journal row {sequence} are not those that were written"
 
 
 def _wrong_names(books: Books) -> Iterator[str]:
-    """Places and domains that are not what they are stored under, that are missing, or that nothing needs."""
+    """Places and domains that do not match their key, that are missing, or that no seal or cell uses."""
     fields = "report, statistic, entity, attribute, level, since, until"
-    names = ("report", "statistic", "entity", "attribute", "level", "start", "end")
     places = books.run(f"SELECT place, {fields} FROM places")  # noqa: S608
     domains = books.run("SELECT digest, listed FROM domains")
-    wrong = {place for place, *texts in places if place_key(**dict(zip(names, texts, strict=True))) != place}
+    wrong = {place for place, *texts in places if place_key(*texts) != place}
     wrong |= {digest for digest, listed in domains if sha256(listed) != digest}
     for table, kept, used in (
         ("place", places, "SELECT DISTINCT place FROM seals"),

@@ -1,17 +1,18 @@
-"""A witness of the ledger, kept somewhere else: how far it had come when the last answer left.
+"""The fence: the ledger's high-water mark, in a file outside the ledger's folder.
 
-Whoever restores an old copy of a ledger gives everybody their spent budget back, and the ledger itself cannot know. So
-before an answer leaves, one line goes to a file outside the ledger's folder: the journal's length and head, and what
-the accounts of this answer have spent. A ledger that is shorter than its fence, or does not continue it, is refused.
+If an old copy of a ledger is restored, spent budget comes back, and the ledger itself cannot notice. So before an
+answer leaves, one line is appended to the fence: the journal's length and head, and what the accounts of this answer
+have spent. A ledger that is shorter than its fence, or does not continue it, is refused.
 
-An older fence of the same ledger is a weaker witness, never a wrong one: several machines on one PostgreSQL ledger may
-each keep their own, begun from a copy of another's.
+An older fence of the same ledger is weaker but never wrong. So several machines on one PostgreSQL ledger may each keep
+their own fence, started from a copy of another one.
 """
 
 from __future__ import annotations
 
 import fcntl
 import functools
+import hashlib
 import json
 import operator
 import os
@@ -34,7 +35,7 @@ _COMPACT_AT = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class SpentTotal:
-    """What an account has spent in a period. A later period is later, whatever was spent before it."""
+    """What an account has spent in a period. A later period replaces an earlier one, whatever was spent in it."""
 
     period: str
     spent: Charge
@@ -50,9 +51,9 @@ class SpentTotal:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a ledger had come. `totals` holds the latest period of every account that an answer has charged.
+    """How far the journal had come. `totals` holds the latest period of every account that an answer has charged.
 
-    A report debits nobody; its total is the highest version of any of its cells that have left, as a number of calls.
+    A report charges no account. Its total is the highest version of its cells that have left, as a number of calls.
     """
 
     ledger: str
@@ -61,13 +62,13 @@ class Mark:
     totals: Mapping[str, SpentTotal] = field(default_factory=dict)
 
     def __or__(self, other: Mark) -> Mark:
-        """What two marks say together, in whichever order they were written."""
+        """The join of two marks, in any order."""
         later = max(self, other, key=lambda mark: mark.sequence)
         shared = {name: self.totals[name] | other.totals[name] for name in self.totals.keys() & other.totals.keys()}
         return Mark(later.ledger, later.sequence, later.head, {**self.totals, **other.totals, **shared})
 
     def covers(self, other: Mark) -> bool:
-        """Whether another mark adds nothing to this one."""
+        """Whether `other` adds nothing to this mark."""
         if other.ledger != self.ledger or other.sequence > self.sequence:
             return False
         mine = self.totals
@@ -82,9 +83,9 @@ class Mark:
     def from_line(cls, line: bytes) -> Mark:
         serial = json.loads(line)
         totals = {
-            name: SpentTotal(period, Charge.from_dict(spent)) for name, (period, spent) in serial.pop("totals").items()
+            name: SpentTotal(period, Charge.from_dict(spent)) for name, (period, spent) in serial["totals"].items()
         }
-        return cls(**serial, totals=totals)
+        return cls(serial["ledger"], serial["sequence"], serial["head"], totals)
 
 
 class _Marks(Batch):
@@ -96,45 +97,45 @@ class _Marks(Batch):
 
 
 class Fence:
-    """The file: one mark a line, which count together. Threads and processes may share it; threads share a sync."""
+    """The file: one mark per line; all lines are joined. Threads and processes may share it; threads share syncs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._mutex = threading.Lock()  # guards what is below; nobody waits for the disk with it
+        self._mutex = threading.Lock()  # guards `_read` and `_batch`; not held during a sync
         self._read: tuple[tuple[int, ...], Mark | None] = ((0, 0, 0), None)
         self._batch = _Marks()
-        self._writing = threading.Lock()  # with the file lock: one writer at a time
-        self._synced: Mark | None = None  # what this process knows to be on disk, not just in the file
-        self._doubtful = False  # whether a sync failed or was interrupted
+        self._writing = threading.Lock()  # with the lock file: one writer at a time
+        self._synced: Mark | None = None  # what this process has synced to disk
+        self._doubtful = False  # a sync failed or was interrupted: the file may not be on disk
 
     def mark(self) -> Mark | None:
-        """All marks together; None where there is no fence."""
-        with self._mutex, _told():
+        """The join of all marks; None if there is no fence."""
+        with self._mutex, _translate_errors():
             return self._current()
 
     def stamp(self) -> tuple[int, ...] | None:
-        """What every change of the file changes; None where there is none."""
+        """A value that every change of the file changes; None if there is no file."""
         try:
             return _state(os.stat(self.path))  # noqa: PTH116
         except OSError:
             return None
 
     def advance(self, mark: Mark) -> None:
-        """Write a mark down, unless all of it is known. On disk when it returns."""
-        with self._mutex, _told():
-            if self._stands(mark):
+        """Write a mark, unless the fence covers it. On disk when it returns."""
+        with self._mutex, _translate_errors():
+            if self._is_synced(mark):
                 return
             batch = self._batch
             batch.marks.append(mark)
         batch.once(lambda: self._write(batch))
         batch.check()
 
-    def _stands(self, mark: Mark) -> bool:
-        """Whether all of a mark is on disk already; not where another ledger's fence is, or none.
+    def _is_synced(self, mark: Mark) -> bool:
+        """Whether all of a mark is on disk already. Raises if the fence is gone or another ledger's.
 
-        No file lock is needed to see that. The file grows, or is replaced as a whole by one that is on disk. So what
-        is in it now, and had been synced by this process before, is in whichever file a power cut leaves behind. Being
-        in it is not enough: another process may have written it a moment ago, and wait for its sync.
+        This needs no file lock. The file grows, or is replaced as a whole by one that is on disk. So what is in it now,
+        and was synced by this process before, survives a power cut. To be in the file is not enough: another process
+        may have written it and not synced it yet.
         """
         known = self._current()
         if known is None or known.ledger != mark.ledger:
@@ -145,13 +146,13 @@ class Fence:
         """One line and one sync for all marks of a batch."""
         with self._writing:
             with self._mutex:
-                if self._batch is batch:  # whoever comes from now on is in the next one
+                if self._batch is batch:  # later marks go into the next batch
                     self._batch = _Marks()
             try:
-                with _told(), self._locked():
+                with _translate_errors(), self._lock_file():
                     self._add(batch.marks)
             except LedgerFailed as failed:
-                batch.end(str(failed))
+                batch.end(failed)
             else:
                 batch.end()
 
@@ -167,31 +168,31 @@ class Fence:
             self._append(known, mark)
 
     def start(self, mark: Mark) -> None:
-        """Put the first fence up, unless one stands there by now."""
-        with self._writing, _told(), self._locked():
+        """Write the first mark, unless there is a fence."""
+        with self._writing, _translate_errors(), self._lock_file():
             with self._mutex:
                 known = self._current()
             if known is None:
                 self._replace(mark)
 
-    def begin(self, mark: Mark) -> None:
-        """Put a new fence up in place of whatever stands there."""
-        with self._writing, _told(), self._locked():
+    def restart(self, mark: Mark) -> None:
+        """Replace the whole fence by one mark."""
+        with self._writing, _translate_errors(), self._lock_file():
             self._replace(mark)
 
     def _current(self) -> Mark | None:
-        """The file folded into one mark; read again only if it changed."""
+        """The join of the file's marks. The file is read again only if it has changed."""
         try:
             found = os.stat(self.path)  # noqa: PTH116
         except FileNotFoundError:
             return None
         state = _state(found)
         if self._read[0] != state:
-            self._read = (state, _folded(self.path.read_bytes()))
+            self._read = (state, _join_lines(self.path.read_bytes()))
         return self._read[1]
 
     def _append(self, known: Mark, mark: Mark) -> None:
-        """Add a line, if there is anything new in it, and sync: an unsynced line of somebody killed counts too."""
+        """Add a line, unless it is covered, and sync: the line that covers it may not be synced yet."""
         together = known if known.covers(mark) else known | mark
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
@@ -200,7 +201,7 @@ class Fence:
                     # A newline on both sides: a line torn by a power cut spoils nothing but itself.
                     _write_all(descriptor, b"\n" + mark.to_line() + b"\n")
                     self._read = (_state(os.fstat(descriptor)), together)
-            # A system that failed to sync may say yes the next time, without having done it: then write all anew.
+            # After a failed sync the next one may report success without writing: then the whole file is replaced.
             self._doubtful = True
             os.fsync(descriptor)
             self._doubtful, self._synced = False, together
@@ -208,7 +209,7 @@ class Fence:
             os.close(descriptor)
 
     def _replace(self, mark: Mark) -> None:
-        self._doubtful = True  # until the folder knows the new file
+        self._doubtful = True  # until the folder is synced too
         beside = self.path.with_name(self.path.name + ".new")
         descriptor = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
         try:
@@ -217,11 +218,15 @@ class Fence:
         finally:
             os.close(descriptor)
         beside.replace(self.path)
-        _sync_folder(self.path.parent)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
         self._doubtful, self._synced = False, mark
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -231,8 +236,8 @@ class Fence:
             os.close(lock)
 
 
-def _folded(content: bytes) -> Mark | None:
-    """All whole lines together. What is no mark was torn, and nothing had left because of it."""
+def _join_lines(content: bytes) -> Mark | None:
+    """The join of all whole lines. A torn line was not synced, so nothing has left because of it."""
     marks: list[Mark] = []
     for line in content.splitlines():
         with suppress(ValueError, TypeError, KeyError, AttributeError, InvalidArgument):
@@ -246,20 +251,12 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    # With its time: the inode of a replaced file is given to the next one, and compacted ones are of one size.
+    # With the time: a new file may get the inode of a replaced one, and compacted files have the same size.
     return found.st_size, found.st_ino, found.st_mtime_ns
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     failed = False
     try:
         yield
@@ -267,3 +264,21 @@ def _told() -> Iterator[None]:
         failed = True
     if failed:
         raise_bare(LedgerFailed(UNWRITABLE))
+
+
+def default_path(place: str, identity: str) -> Path:
+    """The fence of a ledger where `[ledger] fence` is not set: in the user's state folder (XDG), named by the ledger.
+
+    A note per place holds the identity of the ledger that was there first. So a ledger can be moved; and if it is lost
+    and a new one is created in the same place, the new one meets the old fence and is not served.
+    """
+    home = os.environ.get("XDG_STATE_HOME")
+    folder = (Path(home) if home else Path.home() / ".local" / "state") / "sfumato"
+    note = folder / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError), note.open("x") as file:
+            file.write(identity)
+        return folder / f"{note.read_text().strip()}.fence"
+    except OSError:
+        raise LedgerFailed(UNWRITABLE) from None

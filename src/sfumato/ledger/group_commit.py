@@ -1,4 +1,4 @@
-"""One disk sync for everybody who waits for one."""
+"""Group commit: several threads share one disk sync."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ LOST = "the ledger could not write what this request changed; nothing was answer
 
 
 class Batch:
-    """What goes to disk together. Until it is known to be there it has failed, whatever stops the one who writes."""
+    """What goes to disk together. It counts as failed until it is known to be on disk."""
 
     def __init__(self) -> None:
         self.done = False
-        self._failure = LOST
+        self._failure: LedgerFailed | None = LedgerFailed(LOST)
         self._turn = threading.Lock()
         self._over = threading.Event()
 
-    def end(self, failure: str = "") -> None:
-        """It is on disk, or nothing of it will ever be."""
-        self._failure, self.done = failure, True
+    def end(self, failure: LedgerFailed | None = None) -> None:
+        """The batch is on disk; with a `failure`, nothing of it is."""
+        self._failure = failure and failure.with_traceback(None)  # its frames are not kept alive
+        self.done = True
         self._over.set()
 
     def wait(self, patience_s: float) -> None:
-        """Until somebody ends it, but not for ever."""
+        """Wait until the batch ends, at most `patience_s` seconds."""
         if not self.done:
             self._over.wait(patience_s)
 
     def once(self, work: Callable[[], None]) -> None:
-        """Do the work that ends it; whoever comes first does it for all."""
+        """Do the work that ends the batch, unless another thread has done it."""
         with self._turn:
             if not self.done:
                 work()
 
     def check(self) -> None:
-        """The same failure for everybody, each in an exception of its own."""
-        if self._failure:
-            raise LedgerFailed(self._failure)
+        """Raise the failure, if there is one: a new exception per thread, because each gets its own traceback."""
+        if self._failure is not None:
+            raise type(self._failure)(*self._failure.args)

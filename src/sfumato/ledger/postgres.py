@@ -1,4 +1,4 @@
-"""Books in a PostgreSQL database, in a schema of their own."""
+"""A ledger in a PostgreSQL database, in its own schema."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from sfumato.errors import LedgerFailed
-from sfumato.ledger.store import CLOSED, FORKED, Run, Store, told
+from sfumato.ledger.store import CLOSED, FORKED, Run, Store, translate_errors
 
 if TYPE_CHECKING:
     import psycopg
@@ -17,32 +18,58 @@ if TYPE_CHECKING:
 # One lock for all writers of a database: the journal is one chain, so they would wait for one another anyway.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('sfumato ledger'))"
 _BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_IDLE = 8
-_MAX_CONNECTIONS = (
-    16  # connections of a process: writers wait for one another anyway, and a server has room for some hundred
-)
+_HAS_BOOKS = "SELECT 1 WHERE to_regclass('sfumato.ledger') IS NOT NULL"
+_CONNECT_S = 10
+_MAX_IDLE = 8
+_MAX_CONNECTIONS = 16  # per process: writers wait for one another anyway, and a server has room for some hundred
 
 
 class PostgresStore(Store):
-    """Connections are opened as threads need them, up to a number, and a few are kept; a stale one is replaced."""
+    """Connections are opened when threads need them, up to a limit. Some stay open; a dead one is replaced."""
+
+    name = "PostgreSQL"
+    shared = True
 
     def __init__(self, url: str) -> None:
+        self._url = url
+        self._idle: list[psycopg.Connection[tuple[Any, ...]]] = []
+        self._lock = threading.Lock()
+        self._room = threading.Semaphore(_MAX_CONNECTIONS)
+        self._closed = True
+        self._process = os.getpid()
+
+    @classmethod
+    def at(cls, url: str, folder: Path) -> Self:
+        return cls(url)
+
+    def _import_driver(self) -> None:
         try:
             import psycopg
         except ModuleNotFoundError as missing:
             raise ModuleNotFoundError("a PostgreSQL ledger needs: pip install 'sfumato[postgres]'") from missing
         self._psycopg = psycopg
-        self._url = url
-        with told(psycopg.Error):
-            known = psycopg.conninfo.conninfo_to_dict(url)
-        self.place = " ".join(str(known.get(name, "")) for name in ("host", "hostaddr", "port", "dbname"))
-        self._idle: list[psycopg.Connection[tuple[Any, ...]]] = []
-        self._lock = threading.Lock()
-        self._room = threading.Semaphore(_MAX_CONNECTIONS)
+
+    @property
+    def place(self) -> str:
+        self._import_driver()
+        with translate_errors(self._psycopg.Error):
+            known = self._psycopg.conninfo.conninfo_to_dict(self._url)
+        return " ".join(str(known.get(name, "")) for name in ("host", "hostaddr", "port", "dbname"))
+
+    @property
+    def exists(self) -> bool:
+        self._import_driver()
+        with (
+            translate_errors(self._psycopg.Error),
+            self._psycopg.connect(self._url, connect_timeout=_CONNECT_S) as found,
+        ):
+            return bool(found.execute(_HAS_BOOKS).fetchall())
+
+    def open(self) -> None:
+        self._import_driver()
         self._closed = False
-        self._process = os.getpid()
         with self._transaction(_LOCK) as run:
-            # Asked first: IF NOT EXISTS would need the right to create even where there is nothing to create.
+            # IF NOT EXISTS would need the right to create a schema even if it exists.
             if not run("SELECT 1 FROM pg_namespace WHERE nspname = 'sfumato'"):
                 run("CREATE SCHEMA sfumato")
 
@@ -58,8 +85,10 @@ class PostgresStore(Store):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Run]:
-        with self._room, told(self._psycopg.Error):
-            connection = self._begun(begin)
+        if self._closed:
+            raise LedgerFailed(CLOSED)
+        with self._room, translate_errors(self._psycopg.Error):
+            connection = self._begin(begin)
             try:
                 yield lambda sql, *values: _rows(connection, sql, values)
                 connection.commit()
@@ -70,8 +99,8 @@ class PostgresStore(Store):
             finally:
                 self._give_back(connection)
 
-    def _begun(self, begin: str) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection inside a transaction. Nothing has happened in it yet, so a dead one is simply replaced."""
+    def _begin(self, begin: str) -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection inside a transaction. Nothing has happened in it yet, so a dead one can be replaced."""
         with self._lock:
             if self._closed:
                 raise LedgerFailed(CLOSED)
@@ -85,8 +114,8 @@ class PostgresStore(Store):
                 kept.close()
             else:
                 return kept
-        fresh = self._psycopg.connect(self._url, connect_timeout=10)
-        # With any other isolation, what a transaction sees would be fixed before it waited for the lock.
+        fresh = self._psycopg.connect(self._url, connect_timeout=_CONNECT_S)
+        # At any other level, what a transaction sees would be fixed before it waited for the lock.
         fresh.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
         # Whatever the server's default is: a charge is on disk before its answer leaves.
         fresh.execute("SET synchronous_commit = on")
@@ -97,13 +126,13 @@ class PostgresStore(Store):
 
     def _give_back(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         with self._lock:
-            if not self._closed and not connection.closed and len(self._idle) < _IDLE:
+            if not self._closed and not connection.closed and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
 
     def has_books(self, run: Run) -> bool:
-        return bool(run("SELECT 1 WHERE to_regclass('sfumato.ledger') IS NOT NULL"))
+        return bool(run(_HAS_BOOKS))
 
     def close(self) -> None:
         with self._lock:

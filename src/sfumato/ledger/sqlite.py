@@ -1,7 +1,8 @@
-"""Books in one SQLite file: write-ahead log, full synchronisation, one writer at a time, commits shared by threads."""
+"""A ledger in one SQLite file: write-ahead log, full synchronisation, one writer at a time, group commit."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import stat
@@ -10,113 +11,139 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Self
 
-from sfumato.errors import LedgerFailed
+from sfumato.errors import ConfigError, LedgerFailed
 from sfumato.ledger.group_commit import LOST, Batch
-from sfumato.ledger.store import CLOSED, FORKED, Run, Store, told
+from sfumato.ledger.store import CLOSED, FORKED, Run, Store, translate_errors
+
+BUSY = (
+    "another process has held the ledger for a minute; nothing was answered or changed. End it, or try again "
+    "(SQLITE_BUSY)"
+)
+REPLACED = "another file has replaced the ledger file since it was opened; open the ledger again"
 
 _BUSY_S = 60
-_MAX_PARTS = 64  # in one commit: other processes wait for its end
+_MAX_PARTS = 64  # blocks per commit: other processes wait until it ends
 _PATIENCE_S = 1.0
 _READER_S = 0.05
-_READERS = 2  # more would not be faster, and would take the interpreter from the one who writes
-
-REPLACED = "another file is in the place of the ledger that was opened; open it again"
+_READERS = 2  # more are not faster, and take the interpreter lock from the writer
+_WORDS = {"SQLITE_BUSY": BUSY}
 
 
 class _Parts(Batch):
-    """One SQLite transaction: how many blocks have ended well in it, and whether no other has begun."""
+    """One SQLite transaction: how many blocks have ended well in it, and whether none is half done."""
 
     def __init__(self, changes: int) -> None:
         super().__init__()
         self.parts, self.whole = 0, True
-        self.changes = changes  # those of the connection, before it
+        self.changes = changes  # the connection's count of changes before this transaction
 
 
 class SQLiteStore(Store):
-    """One connection writes, handed from thread to thread; processes wait for one another in SQLite.
+    """One connection writes, for one thread at a time. Processes wait for one another in SQLite.
 
-    `writing` blocks run one after the other, and those that come while another is at work share its commit: none
-    returns before the disk has it. If the commit fails, all of them fail. `reading` has connections of its own, which
-    see what is committed and wait for nobody. See docs/adr/0006-shared-commits.md.
+    `writing` blocks run one after the other. Blocks of threads that queue meanwhile share one commit, and none returns
+    before it is on disk; if the commit fails, all of them fail. `reading` has its own connections: they see committed
+    states and wait for no writer. See docs/adr/0006-shared-commits.md.
 
-    The file is made with mode 0600. It must be on a local disk: SQLite's locks are not safe on network drives.
+    The file gets mode 0600. It must be on a local disk: SQLite's locks are not safe on network drives.
     """
 
+    name = "SQLite"
+    shared = False
+
     def __init__(self, path: Path) -> None:
-        self.path, self.place = path, str(path)
+        self.path, self.folder = path, path.parent
         self._process = os.getpid()
-        self._mutex = threading.Lock()  # whoever holds it is alone with the connection and with the open batch
-        self._door: set[int] = set()  # threads that wait for it
+        self._mutex = threading.Lock()  # held by the thread that uses the writing connection and the open batch
+        self._queue: set[int] = set()  # threads that wait for the mutex
         self._batch: _Parts | None = None
         self._readers: SimpleQueue[sqlite3.Connection | None] = SimpleQueue()
         for _ in range(_READERS):
             self._readers.put(None)
         self._watching = threading.Lock()
         self._watcher: sqlite3.Connection | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    @classmethod
+    def at(cls, url: str, folder: Path) -> Self:
+        return cls((folder / url.removeprefix("sqlite:")).resolve())
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def open(self) -> None:
+        path = self.path
         if not path.parent.is_dir():
             raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist")
-        with told(sqlite3.Error), told(OSError):
-            _make(path)
+        with translate_errors(sqlite3.Error, _WORDS), translate_errors(OSError):
+            # Only a new file: closing a file would end all locks that this process has on it, also of another store.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             self._file, mode = _identity(path), stat.S_IMODE(path.stat().st_mode)
             if mode & 0o077:
                 raise LedgerFailed(
-                    f"others can read the ledger, which holds what is not paid for; run: chmod 600 {path}"
+                    f"other users can read the ledger, which holds answers that are not paid for; run: chmod 600 {path}"
                 )
-            self._connection: sqlite3.Connection | None = _connect(path)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            # What a part may have to take back stays in memory, not in a file of the system's temporary folder.
-            self._connection.execute("PRAGMA temp_store = MEMORY")
+            self._connection = connection = _connect(path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            # Savepoints stay in memory, not in a file in the system's temporary folder.
+            connection.execute("PRAGMA temp_store = MEMORY")
 
     # -- writing --
 
     @contextmanager
     def writing(self) -> Iterator[Run]:
-        with told(sqlite3.Error):
-            with self._inside() as connection, self._part(connection) as batch:
+        with translate_errors(sqlite3.Error, _WORDS):
+            with self._take_connection() as connection, self._part(connection) as batch:
                 yield lambda sql, *values: _rows(connection, sql, values)
             try:
                 batch.wait(_PATIENCE_S)
             finally:
-                if not batch.done:  # interrupted, here or at the door: no transaction may stay open
+                if not batch.done:  # interrupted, here or in the queue: no transaction may stay open
                     with self._mutex:
                         self._end(connection, batch)
             batch.check()
 
     @contextmanager
-    def _inside(self) -> Iterator[sqlite3.Connection]:
-        """Alone with the connection. Whoever leaves and sees nobody at the door commits, for all who have been inside.
+    def _take_connection(self) -> Iterator[sqlite3.Connection]:
+        """Group commit: on exit, commit unless another thread is queued; the last of the queue commits for all.
 
-        So a thread that is alone commits at once. Those at the door are counted, because whoever lets a lock go is
-        likely to be the next who gets it: taking turns with it, everybody would commit alone.
+        A thread without others commits at once. The queue is counted because the thread that releases a lock is likely
+        to take it again: without the count, each thread would commit alone.
         """
-        self._check_process()  # before any lock: a forked child has them as they were, held by nobody
+        self._check_process()  # before any lock: in a forked child a lock may be held by a thread that is not there
         me = threading.get_ident()
         try:
-            self._door.add(me)
+            self._queue.add(me)
             with self._mutex:
-                self._door.discard(me)
+                self._queue.discard(me)
                 try:
                     yield self._check_file()
                 finally:
-                    self._leave()
+                    self._commit_if_last()
         finally:
-            self._door.discard(me)
+            self._queue.discard(me)
 
-    def _leave(self) -> None:
+    def _commit_if_last(self) -> None:
         connection, batch = self._connection, self._batch
         if connection is None or batch is None:
             return
-        unchanged = connection.total_changes == batch.changes  # committing that costs no sync
-        if unchanged or not self._door or batch.parts >= _MAX_PARTS:
+        unchanged = connection.total_changes == batch.changes  # such a commit costs no sync
+        if unchanged or not self._queue or batch.parts >= _MAX_PARTS:
             self._end(connection, batch)
 
     @contextmanager
     def _part(self, connection: sqlite3.Connection) -> Iterator[_Parts]:
-        """One block in the open batch, or in a new one. If it raises, it is taken back alone."""
-        batch = self._joined(connection)
+        """One block in the open batch, or in a new one. If it raises, it alone is taken back."""
+        batch = self._join_batch(connection)
         try:
             batch.whole = False
             if batch.parts:
@@ -131,8 +158,8 @@ class SQLiteStore(Store):
             self._take_back(connection, batch)
             raise
 
-    def _joined(self, connection: sqlite3.Connection) -> _Parts:
-        # Twice interrupted, somebody may have left a part half taken back, or a transaction without a batch.
+    def _join_batch(self, connection: sqlite3.Connection) -> _Parts:
+        # A thread that was interrupted twice may leave a part half taken back, or a transaction without a batch.
         if self._batch is not None and not self._batch.whole:
             self._end(connection, self._batch)
         if self._batch is None:
@@ -143,7 +170,7 @@ class SQLiteStore(Store):
         return self._batch
 
     def _take_back(self, connection: sqlite3.Connection, batch: _Parts) -> None:
-        # A full or failing disk makes SQLite take the whole transaction back by itself: then all parts are lost.
+        # On a full or failing disk SQLite takes the whole transaction back by itself: then all parts are lost.
         if batch.parts and connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK TO part")
@@ -153,17 +180,18 @@ class SQLiteStore(Store):
         self._end(connection, batch)
 
     def _end(self, connection: sqlite3.Connection, batch: _Parts) -> None:
-        """Commit, once; whoever has the mutex may. All of the batch is on disk then, or nothing and all are told."""
+        """Commit once, with the mutex held. Then all of the batch is on disk, or nothing of it and all parts fail."""
         if batch.done:
             return
-        self._batch, failure = None, LOST
+        self._batch = None
+        failure: LedgerFailed | None = LedgerFailed(LOST)
         try:
             if batch.whole:
-                with told(sqlite3.Error):
+                with translate_errors(sqlite3.Error, _WORDS):
                     connection.execute("COMMIT")
-                failure = ""
+                failure = None
         except LedgerFailed as failed:
-            failure = str(failed)
+            failure = failed
         finally:
             _roll_back(connection)
             batch.end(failure)
@@ -173,22 +201,17 @@ class SQLiteStore(Store):
     @contextmanager
     def reading(self) -> Iterator[Run]:
         self._check_process()
-        with told(sqlite3.Error):
+        with translate_errors(sqlite3.Error, _WORDS):
             self._check_file()
-            reader = self._waited()
+            reader: sqlite3.Connection | None = None
+            with suppress(Empty):  # not for ever: another thread may read for long
+                reader = self._readers.get(timeout=_READER_S)
             try:
                 reader = connection = reader or self._new_reader()
                 connection.execute("BEGIN")
                 yield lambda sql, *values: _rows(connection, sql, values)
             finally:
                 self._give_back(reader)
-
-    def _waited(self) -> sqlite3.Connection | None:
-        """A reader's turn, and its connection if it has one; not for ever, as somebody may read for long."""
-        try:
-            return self._readers.get(timeout=_READER_S)
-        except Empty:
-            return None
 
     def _new_reader(self) -> sqlite3.Connection:
         fresh = _connect(self.path)
@@ -206,7 +229,7 @@ class SQLiteStore(Store):
         if self._readers.qsize() < _READERS:
             self._readers.put(reader)
         elif reader is not None:
-            reader.close()  # one too many, of somebody who could not wait
+            reader.close()  # one too many: it was opened because all others were in use
         if self._connection is None:
             self._close_readers()
 
@@ -220,13 +243,31 @@ class SQLiteStore(Store):
     # -- watching --
 
     def stamp(self) -> Hashable | None:
-        """SQLite's own number of commits by others, as a connection sees it that makes none."""
+        """SQLite's count of commits by other connections, read by a connection that makes none."""
         self._check_process()
-        with told(sqlite3.Error), self._watching:
+        with translate_errors(sqlite3.Error, _WORDS), self._watching:
             self._check_file()
             if self._watcher is None:
                 self._watcher = self._new_reader()
             return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+
+    @contextmanager
+    def lock_service(self) -> Iterator[None]:
+        """A lock on a file beside the ledger. It ends with the process."""
+        try:
+            lock = os.open(self.path.with_name(self.path.name + ".serving"), os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError:
+            folder = str(self.path.parent)
+            raise LedgerFailed(f"the ledger's folder {folder!r} does not exist, or cannot be written") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise ConfigError(
+                "ledger.url", "another `sfumato serve` uses this ledger, and SQLite serves one process; stop it first"
+            ) from None
+        finally:
+            os.close(lock)
 
     # -- both --
 
@@ -235,10 +276,10 @@ class SQLiteStore(Store):
             raise LedgerFailed(FORKED)
 
     def _check_file(self) -> sqlite3.Connection:
-        """The connection that writes, if it is open, and to the file that stands there now."""
+        """The writing connection, if it is open and its file is still in place."""
         if self._connection is None:
             raise LedgerFailed(CLOSED)
-        with told(OSError):
+        with translate_errors(OSError):
             found = _identity(self.path)
         if found != self._file:
             raise LedgerFailed(REPLACED)
@@ -248,9 +289,9 @@ class SQLiteStore(Store):
         return bool(run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ledger'"))
 
     def close(self) -> None:
-        """The open batch is committed, and whoever reads may read on; whoever comes later is refused."""
+        """Commit the open batch and close. Readers that have begun may finish; later calls are refused."""
         if os.getpid() != self._process:
-            return  # the connections are the parent's, perhaps in the middle of a transaction
+            return  # the connections are the parent's, perhaps inside a transaction
         with self._mutex:
             connection, self._connection = self._connection, None
             if connection is None:
@@ -264,14 +305,8 @@ class SQLiteStore(Store):
             connection.close()
 
 
-def _make(path: Path) -> None:
-    # Only if it is new: closing a file gives up all locks that this process has on it, another store's as well.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
 def _connect(path: Path) -> sqlite3.Connection:
-    place = path.absolute().as_uri() + "?mode=rw"  # never a new file, which others could read
+    place = path.absolute().as_uri() + "?mode=rw"  # never a new file: others could read it
     return sqlite3.connect(place, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
 
@@ -281,7 +316,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
-    """Whatever is open. Where even that fails, whoever begins next tries again."""
+    """End any open transaction. If even that fails, the next `writing` tries again."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")

@@ -1,39 +1,56 @@
-"""The port of every store: transactions, one after the other, that are on disk when they end."""
+"""The port of every store: transactions that exclude one another and are on disk when they end."""
 
 from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 from sfumato.errors import LedgerFailed, SfumatoError
 
-T = TypeVar("T")
-
 Run: TypeAlias = Callable[..., list[tuple[Any, ...]]]
-"""run(sql, *values): the rows of one statement, its values in place of question marks."""
+"""run(sql, *values): the rows of one statement, with the values in place of its question marks."""
 
-COULD_NOT_WRITE = "the ledger could not be read or written; nothing was answered. Asking again is not charged twice"
-BUSY = (
-    "another process has held the ledger for a minute; nothing was answered or changed. End it, or try again "
-    "(SQLITE_BUSY)"
-)
-
+FAILED = "the ledger could not be read or written; nothing was answered. Asking again is not charged twice"
 CLOSED = "the ledger is closed"
 FORKED = "this ledger was opened before the process was forked; open it in the child"
 
+NO_WORDS: Mapping[str, str] = {}
+
 
 class Store(ABC):
-    """Where the books are kept. Any number of threads and processes may use one store.
+    """The place of the books. It is made without touching disk or network; `open` does. Thread-safe.
 
-    Guarantees: `writing` transactions happen one after the other, each seeing all of those before it; when the block
-    ends they are on disk, and if it raises, nothing of them is. `reading` sees one state of the books.
-    Failures are `LedgerFailed`, without the store's own text. `place` says where the books are, without any secret.
+    Guarantees: `writing` transactions happen one after the other, and each sees all before it. When the block ends they
+    are on disk; if it raises, nothing of them is. `reading` sees one state. Failures are `LedgerFailed`, without the
+    text of the database.
     """
 
-    place: str
+    name: ClassVar[str]  # of the database, for messages
+    shared: ClassVar[bool]  # whether several services may use one store at the same time
+    folder: Path | None = None  # the folder that a backup of the books would copy, if they are in a file
+
+    @classmethod
+    @abstractmethod
+    def at(cls, url: str, folder: Path) -> Self:
+        """The store that a `ledger.url` names. Relative paths start at `folder`."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the books are, without any secret. Two stores with the same books have the same place."""
+
+    @property
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether there are books already. Creates nothing."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect. Create the place of the books, if there is none."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Run]:
@@ -41,40 +58,42 @@ class Store(ABC):
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Run]:
-        """A transaction that looks at one state of the books."""
+        """A transaction that sees one state of the books."""
 
     def stamp(self) -> Hashable | None:
-        """What every commit of any process changes, for next to nothing; None where a store cannot tell."""
+        """A value that every commit of any process changes; None if the store cannot tell cheaply."""
         return None
 
     @abstractmethod
     def has_books(self, run: Run) -> bool:
         """Whether the first migration has been run."""
 
+    def lock_service(self) -> AbstractContextManager[None]:
+        """Be the only service of this store, where it is not `shared`. Raises `ConfigError` if another one is."""
+        return nullcontext()
+
     @abstractmethod
     def close(self) -> None:
-        """Let go of every connection. A closed store refuses; closing twice is fine."""
+        """Close all connections. A closed store refuses every call; closing twice is fine."""
 
 
 @contextmanager
-def told(kind: type[Exception]) -> Iterator[None]:
-    """A store's own failures of this kind, told in our words."""
-    failed = ""
+def translate_errors(kind: type[Exception], words: Mapping[str, str] = NO_WORDS) -> Iterator[None]:
+    """Raise `LedgerFailed` for errors of this kind, with their code and without their text.
+
+    An operator can look the code up. `words` are better messages for some codes.
+    """
+    code = ""
     try:
         yield
     except SfumatoError:
         raise
     except kind as error:
-        failed = _class_of(error)
-    if failed:
-        raise_bare(LedgerFailed(BUSY if failed == "SQLITE_BUSY" else f"{COULD_NOT_WRITE} ({failed})"))
-
-
-def _class_of(error: Exception) -> str:
-    """What an operator looks up: the code of a failure, without its text."""
-    code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    name = errno.errorcode.get(getattr(error, "errno", None) or 0)
-    return str(code or name or type(error).__name__)
+        given = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+        name = errno.errorcode.get(getattr(error, "errno", None) or 0)
+        code = str(given or name or type(error).__name__)
+    if code:
+        raise_bare(LedgerFailed(words.get(code, f"{FAILED} ({code})")))
 
 
 def raise_bare(failure: Exception) -> NoReturn:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,12 @@ class KeySelection:
 @dataclass(frozen=True, kw_only=True)
 class KeyRule(ABC):
     """A rule that keeps a key by its count of distinct people, of which a person is in `max_keys` at most."""
+
+    name: ClassVar[str]
+    """Its name in statements."""
+
+    stream_name: ClassVar[str]
+    """Its name in the key of its noise stream. Never change it: the same key would draw other noise."""
 
     delta: Fraction
     max_keys: int
@@ -89,7 +96,7 @@ class ThresholdRule(KeyRule):
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         exact = exact_counts("counts", counts)
         stream = checked_source(rng).stream(
-            rule=type(self).__name__, parameter=self.noise.parameter, delta=self.delta, max_keys=self.max_keys
+            rule=self.stream_name, parameter=self.noise.parameter, delta=self.delta, max_keys=self.max_keys
         )
         noisy = exact + self.noise.sample(stream, len(exact))
         kept = np.flatnonzero((noisy >= self.threshold) & (exact > 0))
@@ -102,6 +109,9 @@ class LaplaceRule(ThresholdRule):
 
     Guarantee: (epsilon, delta)-DP with the kept keys' noisy counts; epsilon^2 / (2 max_keys) zCDP but for delta.
     """
+
+    name = "laplace"
+    stream_name = "LaplaceRule"
 
     epsilon: Fraction
 
@@ -124,6 +134,9 @@ class GaussianRule(ThresholdRule):
 
     Guarantee: delta-approximate rho-zCDP with the kept keys' noisy counts.
     """
+
+    name = "gaussian"
+    stream_name = "GaussianRule"
 
     total: Fraction
 
@@ -151,6 +164,9 @@ class GeometricRule(KeyRule):
                pi(n) = min(exp(e) pi(n-1) + d, 1 - exp(-e) (1 - pi(n-1) - d), 1), here in closed form.
     """
 
+    name = "geometric"
+    stream_name = "GeometricRule"
+
     epsilon: Fraction
 
     def __post_init__(self) -> None:
@@ -164,7 +180,7 @@ class GeometricRule(KeyRule):
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         exact = exact_counts("counts", counts)
         stream = checked_source(rng).stream(
-            rule="GeometricRule", epsilon=self.epsilon, delta=self.delta, max_keys=self.max_keys
+            rule=self.stream_name, epsilon=self.epsilon, delta=self.delta, max_keys=self.max_keys
         )
         excess = stream.words(0, 0, len(exact)) * 2.0**-64 - self.probabilities(exact)
         kept = excess < 0

@@ -83,8 +83,8 @@ class Plan:
         """The request in one form per meaning, ready for JSON. Read back, it has this very plan."""
         asked = {"table": self.table, "measure": self.measure, "where": filter_json(self.where)}
         if not self.columns:
-            return {"type": "total", **asked}
-        return {"type": "top_k", **asked, "by": list(self.columns), "k": self.k, "counts": self.counts}
+            return {"type": Total.kind, **asked}
+        return {"type": TopK.kind, **asked, "by": list(self.columns), "k": self.k, "counts": self.counts}
 
 
 def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> Plan:

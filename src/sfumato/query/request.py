@@ -7,6 +7,8 @@ A filter (`where`) is written as in the HTTP interface:
     {"day": {"ge": "2026-11-01", "lt": "2026-12-01"}}
     {"or": [{"region": "emea"}, {"not": {"title": "nurse"}}]}
 
+The ledger stores requests as JSON: neither a `kind` nor the name of a field may change.
+
 The client needs this module, so it imports no policy and no mechanism. `sfumato.query.filters` reads a filter under a
 policy.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from sfumato.errors import NotSupported
 from sfumato.query.predicate import AnyOf, In, Interval, Predicate, Values
@@ -45,6 +47,8 @@ class TopK:
     Without `counts` it is the groups alone, in the same order: where each is picked on its own, for half the price.
     """
 
+    kind: ClassVar[str] = "top_k"
+
     table: str
     by: str | Sequence[str]
     measure: str
@@ -57,6 +61,8 @@ class TopK:
 class Histogram:
     """All groups that can be shown."""
 
+    kind: ClassVar[str] = "histogram"
+
     table: str
     by: str | Sequence[str]
     measure: str
@@ -67,15 +73,19 @@ class Histogram:
 class Total:
     """One number for all rows that pass the filter."""
 
+    kind: ClassVar[str] = "total"
+
     table: str
     measure: str
     where: Where | Predicate | None = None
 
 
 Request: TypeAlias = TopK | Histogram | Total
+RequestLike: TypeAlias = str | Request | Mapping[str, Any]
+"""What the doors take: SQL, a request, or a request as JSON."""
 
-REQUESTS: Mapping[str, type[TopK | Histogram | Total]] = {"top_k": TopK, "histogram": Histogram, "total": Total}
-"""The requests by the `type` of their JSON form."""
+REQUESTS: Mapping[str, type[TopK | Histogram | Total]] = {request.kind: request for request in (TopK, Histogram, Total)}
+"""The requests by their `kind`, which is the `type` of their JSON form."""
 
 
 def check_size(where: Any) -> None:

@@ -203,9 +203,9 @@ def _job(
         raise InvalidArgument(
             "budget" if budget is None else "config", "config and budget go together, to use a ledger"
         )
-    purse = None
+    payer = None
     if config is not None and budget is not None:
-        purse = Payer(config if isinstance(config, Config) else load_config(config), budget)
+        payer = Payer(config if isinstance(config, Config) else load_config(config), budget)
     return Job(
         request=request,
         source=_path(source),
@@ -215,7 +215,7 @@ def _job(
         memory=memory,
         out=None if out is None else outputs.target(_path(out)),
         overwrite=overwrite,
-        purse=purse,
+        payer=payer,
         name=job,
         progress=progress,
     )

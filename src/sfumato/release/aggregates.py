@@ -296,7 +296,7 @@ class AggregatePlan:
 
     @property
     def selection_name(self) -> str:
-        return "public keys" if self.rule is None else type(self.rule).__name__.removesuffix("Rule").lower()
+        return "public keys" if self.rule is None else self.rule.name
 
     def told(self, statistics: Sequence[Statistic]) -> dict[str, Any]:
         """What a statement tells beyond the parameters of the request."""

@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,14 +28,15 @@ from typing import Any
 from sfumato.catalog import Catalog, located, written_types
 from sfumato.config import Config, noise_key
 from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
-from sfumato.ledger import Account, Debit, Ledger, Reserved, Revealed, open_ledger
+from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
 from sfumato.ledger.accounts import release_account, table_account
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
 from sfumato.release.request import Progress, ReleaseRequest, quiet
 from sfumato.release.source import LOOSE, Source, opened
 from sfumato.release.table import Released
-from sfumato.wire import Standing
+from sfumato.spending import Purchase, SingleFlight, spend, without_frames
+from sfumato.wire import AccountStanding
 
 COULD_NOT = "the rows could not be read, and nothing was released"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
@@ -78,16 +79,16 @@ class Job:
     memory: str = "2GB"
     out: outputs.Target | None = None
     overwrite: bool = False
-    purse: Payer | None = None
+    payer: Payer | None = None
     name: str | None = None
     progress: Progress = quiet
 
     def __post_init__(self) -> None:
         if self.name is not None and not _NAME.fullmatch(self.name):
             raise InvalidArgument("job", "is a name of letters, digits and . _ : -, at most 100 of them")
-        if self.name is not None and self.purse is None and self.out is None:
+        if self.name is not None and self.payer is None and self.out is None:
             raise InvalidArgument("job", "has to be remembered somewhere: give a config and a budget, or an out")
-        if self.name is None and self.purse is not None:
+        if self.name is None and self.payer is not None:
             object.__setattr__(self, "name", secrets.token_hex(8))
         if self._table is not None and (self.database is not None or self.types):
             given = "types" if self.database is None else "database"
@@ -96,7 +97,7 @@ class Job:
     @property
     def digest(self) -> str:
         """A name for the request and who pays for it."""
-        payer = "" if self.purse is None else self.purse.budget
+        payer = "" if self.payer is None else self.payer.budget
         return hashlib.sha256(context(request=self.request.digest, budget=payer)).hexdigest()
 
     def plan(self) -> dict[str, Any]:
@@ -114,39 +115,86 @@ class Job:
         return told | self._price()
 
     def _price(self) -> dict[str, Any]:
-        if self.purse is None:
+        if self.payer is None:
             return {}
-        ask = self._ask("")
+        debit = self._debit("")
         with self._ledger() as ledger:
-            for begun in ledger.begun(ask.digest):
-                self._check_same(begun)
-            [charge] = ledger.prices(ask, lambda _: [ask.worst])  # nothing, where the job is begun or finished
-            standings: list[Standing] = ledger.left(ask.accounts, _now())
-        return {"charge": charge.to_dict(), "accounts": [standing.to_dict() for standing in standings]}
+            self._is_finished(ledger, debit)
+            [charge] = ledger.prices(debit, lambda _: [debit.worst])  # nothing, where the job is begun or finished
+            standings = ledger.standings(debit.accounts, _now())
+        accounts = [AccountStanding.from_attributes(standing).to_dict() for standing in standings]
+        return {"charge": charge.to_dict(), "accounts": accounts}
 
+    @without_frames
     def run(self) -> Released:
         """Release the table and write it. What is wrong with the request is refused before anything is charged."""
-        # What goes wrong leaves without the frames it came through: they hold exact counts.
-        try:
-            return self._walked()
-        except BaseException as error:
-            failure = error.with_traceback(None)
-            failure.__cause__ = failure.__context__ = None
-        raise failure
-
-    def _walked(self) -> Released:
         done = self._done_before()
         if done is not None:
             return done
-        remembered = self._remembered()
         overwrite = self.overwrite or self._written
-        if self.out is not None:
-            self.out.check(overwrite=overwrite)
-        released = self._begun() if remembered is None else remembered
+        if self.payer is None:
+            released = self._release_without_ledger(overwrite=overwrite)
+        else:
+            released = self._release_with_ledger(overwrite=overwrite)
         if self.out is not None:
             self.progress("writing", 0)
             self._write(self.out, released, overwrite=overwrite)
         return released
+
+    def _release_without_ledger(self, *, overwrite: bool) -> Released:
+        with self._checked_source(overwrite=overwrite) as source:
+            try:
+                return self._compute(source, os.urandom(32))
+            except Exception:
+                raise EngineFailed(COULD_NOT) from None
+
+    def _release_with_ledger(self, *, overwrite: bool) -> Released:
+        """Buy the release on the one paid path. Of a finished job the source is not opened: it may be gone."""
+        assert self.payer is not None  # noqa: S101
+        debit = self._debit("")
+        with self._ledger() as ledger, ExitStack() as stack:
+            if self._is_finished(ledger, debit):
+                key, source = b"", None
+                if self.out is not None:
+                    self.out.check(overwrite=overwrite)
+            else:
+                source = stack.enter_context(self._checked_source(overwrite=overwrite))
+                key = noise_key.read_key(self.payer.config.key_file)
+                debit = self._debit(noise_key.epoch(key))
+
+            def compute(nonce: bytes) -> str:
+                assert source is not None  # noqa: S101
+                secret = hmac.digest(key, context(job=self.name, nonce=nonce, purpose="release"), "sha256")
+                return _pack(self._compute(source, secret))
+
+            again = f"what was reserved stays reserved, and costs no more when it is run again with --job {self.name}"
+            purchase = Purchase(debit, compute, self._reveal, f"{COULD_NOT}; {again}", self._check_same)
+            settled = spend(purchase, ledger, SingleFlight(), _now())
+            self._check_same(json.loads(settled.body))
+            return _unpack(ledger.payload(debit.atom))
+
+    def _is_finished(self, ledger: Ledger, debit: Debit) -> bool:
+        """Whether the ledger has the table of this job, and not only its reservation."""
+        begun = ledger.requests(debit.digest)
+        for each in begun:
+            self._check_same(each)
+        return any(each.get("type") != "release" for each in begun)
+
+    @contextmanager
+    def _checked_source(self, *, overwrite: bool) -> Iterator[Source]:
+        """The source, once everything that can be refused before a row is read was checked."""
+        if self.out is not None:
+            self.out.check(overwrite=overwrite)
+        self._check_apart()
+        self.request.check_affordable()
+        with self._opened() as source:
+            self.request.check(source)
+            yield source
+
+    def _compute(self, source: Source, secret: bytes) -> Released:
+        """Exact counts are in here and nowhere else."""
+        released = self.request.run(source, secret, self.progress)
+        return replace(released, statement={**released.statement, "job": self.name, "request": self.digest})
 
     def _check_apart(self) -> None:
         """A table must not replace the rows that it is made of."""
@@ -161,42 +209,21 @@ class Job:
         if same:
             raise InvalidArgument("out", "is where the rows are; choose another place for the table")
 
-    def _begun(self) -> Released:
-        self._check_apart()
-        self.request.check_affordable()
-        with self._opened() as source:
-            self.request.check(source)
-            return self._fresh(source) if self.purse is None else self._paid(source)
-
     def _write(self, out: outputs.Target, released: Released, *, overwrite: bool) -> None:
         try:
             outputs.write(out, released, overwrite=overwrite)
             return
         except Failed as failed:
             words = str(failed)
-        if self.purse is None:
+        if self.payer is None:
             raise Failed(words)
         if not self._written:  # or the same job was run twice at once, and its one table is there
             raise Failed(f"{words}; it is paid for, and costs no more when it is run again with --job {self.name}")
 
-    def _remembered(self) -> Released | None:
-        """With a ledger, the table of a finished job; its source may have changed since, or be gone."""
-        if self.purse is None or self.name is None:
-            return None
-        ask = self._ask("")
-        with self._ledger() as ledger:
-            begun = ledger.begun(ask.digest)
-            for each in begun:
-                self._check_same(each)
-            if all(each.get("type") == "release" for each in begun):
-                return None  # nothing, or a reservation alone
-            ledger.reserve(ask, self._revealed, _now())  # settles at once: an account may have come to pay for it since
-            return _stored(ledger.stored(ask.atom))
-
     def _done_before(self) -> Released | None:
         """Without a ledger, a job is remembered by its table alone."""
         statement = self._standing
-        if self.purse is not None or self.out is None or self.name is None or statement.get("job") != self.name:
+        if self.payer is not None or self.out is None or self.name is None or statement.get("job") != self.name:
             return None
         self._check_same(statement)
         return outputs.read(self.out)
@@ -217,32 +244,12 @@ class Job:
 
     def _check_same(self, statement: Mapping[str, Any]) -> None:
         if statement.get("job") == self.name and statement.get("request") != self.digest:
-            raise Conflict(f"job {self.name} was begun with other parameters; give this release another name")
+            words = f"job {self.name} was begun with other parameters; give this release another name"
+            raise Conflict(words, reused=True)
 
-    def _fresh(self, source: Source) -> Released:
-        return self._computed(source, os.urandom(32), "")
-
-    def _paid(self, source: Source) -> Released:
-        assert self.purse is not None  # noqa: S101
-        key = noise_key.read_key(self.purse.config.key_file)
-        ask = self._ask(noise_key.epoch(key))
-        with self._ledger() as ledger:
-            found = ledger.reserve(ask, self._revealed, _now(), same=self._check_same)
-            if isinstance(found, Reserved):
-                secret = hmac.digest(key, context(job=self.name, nonce=found.nonce, purpose="release"), "sha256")
-                again = (
-                    f"; what was reserved stays reserved, and costs no more when it is run again with --job {self.name}"
-                )
-                payload = _packed(self._computed(source, secret, again))
-                if payload is None:
-                    raise EngineFailed(COULD_NOT + again)
-                found = ledger.settle(ask, found, payload, self._revealed, _now())
-            self._check_same(json.loads(found.body))
-            return _stored(ledger.stored(ask.atom))
-
-    def _ask(self, epoch: str) -> Debit:
-        assert self.purse is not None  # noqa: S101
-        accounts = self.purse.accounts(self._table)
+    def _debit(self, epoch: str) -> Debit:
+        assert self.payer is not None  # noqa: S101
+        accounts = self.payer.accounts(self._table)
         digest = hmac.digest(b"release", context(job=self.name), "sha256").hex()
         return Debit(
             analyst="",
@@ -257,35 +264,22 @@ class Job:
 
     @property
     def _step(self) -> Step:
-        assert self.purse is not None  # noqa: S101
-        prices = self.purse.config.budgets[self.purse.budget].prices
+        assert self.payer is not None  # noqa: S101
+        prices = self.payer.config.budgets[self.payer.budget].prices
         return Step("histogram", self.request.guarantee.charge(prices))
 
-    def _revealed(self, payload: str) -> Revealed:
+    def _reveal(self, payload: str) -> Revealed:
         return Revealed(json.dumps(json.loads(payload)["statement"]), (self._step,))
-
-    def _computed(self, source: Source, secret: bytes, way_out: str) -> Released:
-        released = self._tried(source, secret)
-        if released is None:
-            raise EngineFailed(COULD_NOT + way_out)
-        return replace(released, statement={**released.statement, "job": self.name, "request": self.digest})
-
-    def _tried(self, source: Source, secret: bytes) -> Released | None:
-        """Exact counts are in here and nowhere else; None where something went wrong, whatever it was."""
-        try:
-            return self.request.run(source, secret, self.progress)
-        except Exception:
-            return None
 
     @property
     def _table(self) -> str | None:
         """The table of the configuration that is released, if it is one."""
-        known = {} if self.purse is None else self.purse.config.tables
+        known = {} if self.payer is None else self.payer.config.tables
         return self.source if isinstance(self.source, str) and self.source in known else None
 
     @property
     def _file_of_table(self) -> str | None:
-        config = None if self.purse is None else self.purse.config
+        config = None if self.payer is None else self.payer.config
         return (
             None if config is None or self._table is None else located(config.tables[self._table].source, config.folder)
         )
@@ -293,12 +287,12 @@ class Job:
     @contextmanager
     def _opened(self) -> Iterator[Source]:
         table = self._table
-        if table is None or self.purse is None:
+        if table is None or self.payer is None:
             options: dict[str, Any] = {"database": self.database, "types": self.types, "memory": self.memory}
             with opened(self.source, keys=self.keys, **options) as source:
                 yield source
             return
-        config = self.purse.config
+        config = self.payer.config
         if self.request.reading.unit != config.tables[table].privacy_unit:
             raise InvalidArgument("unit", f"must be {config.tables[table].privacy_unit}, the privacy unit of {table}")
         if self.keys is not None:
@@ -318,8 +312,8 @@ class Job:
 
     @contextmanager
     def _ledger(self) -> Iterator[Ledger]:
-        assert self.purse is not None  # noqa: S101
-        with open_ledger(self.purse.config.ledger, self.purse.config.folder) as ledger:
+        assert self.payer is not None  # noqa: S101
+        with open_ledger(self.payer.config.ledger, self.payer.config.folder) as ledger:
             yield ledger
 
 
@@ -328,16 +322,13 @@ def _files(pattern: str | Path | None) -> set[Path]:
     return set() if pattern is None else {Path(file).resolve() for file in (pattern, *glob.glob(str(pattern)))}  # noqa: PTH207
 
 
-def _packed(released: Released) -> str | None:
-    """The table and its statement as text; None where that failed."""
-    try:
-        table = base64.b64encode(outputs.payload(released)).decode()
-    except Exception:
-        return None
+def _pack(released: Released) -> str:
+    """The table and its statement as the text that the ledger stores."""
+    table = base64.b64encode(outputs.payload(released)).decode()
     return json.dumps({"statement": released.statement, "table": table})
 
 
-def _stored(payload: str) -> Released:
+def _unpack(payload: str) -> Released:
     kept = json.loads(payload)
     return outputs.from_payload(base64.b64decode(kept["table"]), kept["statement"])
 

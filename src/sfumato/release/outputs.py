@@ -46,7 +46,7 @@ from sqlglot import exp
 
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.release.table import Released
-from sfumato.wire import relation
+from sfumato.wire.frames import relation
 
 FORMAT = "sfumato-release/1"
 FORMS = "FILE.parquet, FILE.csv, FILE.duckdb#table, postgresql://...#table or postgresql://...#schema.table"

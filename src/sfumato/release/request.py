@@ -200,8 +200,9 @@ def described(statistics: Sequence[Statistic]) -> list[dict[str, Any]]:
 
 
 def _described(statistic: Statistic) -> dict[str, Any]:
+    # The names of the fields are in the digest and in the statement: a field that is renamed keeps its old name here.
     told = {each.name: _plain(getattr(statistic, each.name)) for each in fields(statistic)}  # type: ignore[arg-type]
-    return {"statistic": type(statistic).__name__.lower(), **told}
+    return {"statistic": statistic.word, **told}
 
 
 def _plain(value: Any) -> Any:

@@ -108,6 +108,9 @@ def _summed(places: Integers, amounts: Integers | int, size: int) -> Integers:
 class Statistic(ABC):
     """One statistic of every key: a record of what it is, without the budget."""
 
+    word: ClassVar[str]
+    """Its name in digests, statements, columns and refusals. Never change it: a job would not find its table."""
+
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
@@ -221,6 +224,8 @@ class CountStatistic(SummedStatistic):
 class Units(CountStatistic):
     """How many different people have the key."""
 
+    word: ClassVar[str] = "units"
+
     @property
     def names(self) -> tuple[str, ...]:
         return ("units",)
@@ -241,10 +246,12 @@ class Units(CountStatistic):
 class Count(CountStatistic):
     """How many rows the key has, at most `cap` of each person."""
 
+    word: ClassVar[str] = "count"
+
     cap: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cap", whole("count", self.cap, at_least=1, at_most=MAX_CAP))
+        object.__setattr__(self, "cap", whole(self.word, self.cap, at_least=1, at_most=MAX_CAP))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -313,8 +320,6 @@ class Numeric(Statistic):
     low: Number | None = None
     high: Number | None = None
     step: Number | None = field(default=None, kw_only=True)
-
-    word: ClassVar[str]
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:

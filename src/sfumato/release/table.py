@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato import show
 from sfumato.errors import InvalidArgument, nearest
 from sfumato.show import Chart, Figures, cell, heading
-from sfumato.wire import arrow_stream, pandas_frame, polars_frame
+from sfumato.wire.frames import arrow_stream, pandas_frame, polars_frame
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

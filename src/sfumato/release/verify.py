@@ -22,7 +22,7 @@ from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
 from sfumato.release.outputs import Target, stated_columns
 from sfumato.release.table import Released
-from sfumato.wire import relation
+from sfumato.wire.frames import relation
 
 TOLERANCE = 1e-9
 UNITS = "units"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from sfumato.accounting import NOTHING
@@ -21,16 +21,15 @@ from sfumato.query.reports.read import ReportRequest
 from sfumato.reports.cells import vectors
 from sfumato.reports.numbers import Array, Which, error95
 from sfumato.reports.plan import PlannedReport
-from sfumato.show import cut_short
-from sfumato.wire import EXACT, Receipt, Report, Standing
-
-EVENT_LEVEL = "the guarantee is for one event; a person with many events is hidden less"
-PERSON_LEVEL = "the guarantee is for one person: the first {events} events of a person count"
-EXACT_TOTALS = "totals are exact, as the owner has it known to the reader; the guarantee does not cover them"
-RAISED = "error95 is of the noise alone: {options}, which may be further above the truth"
+from sfumato.show.text import partial_steps
+from sfumato.types import Type
+from sfumato.wire import EXACT, AccountStanding, Note, Receipt, Report, ReportPromise, note
+from sfumato.wire import notes as codes
 
 
-def make_report(planned: PlannedReport, found: Mapping[Place, Seal], standing: Standing, *, repeat: bool) -> Report:
+def make_report(
+    planned: PlannedReport, found: Mapping[Place, Seal], standing: AccountStanding, *, repeat: bool
+) -> Report:
     """The answer that stored cells give. `standing` is the analyst's own account, which pays nothing."""
     request, policy = planned.request, planned.request.policy
     cells: dict[Which, Array] = {}
@@ -39,8 +38,11 @@ def make_report(planned: PlannedReport, found: Mapping[Place, Seal], standing: S
             cells[name, block.attribute] = array
     shown = planned.numbers.compute(cells)
     numbers = {name: shown[name, request.attribute][:, planned.place] for name in request.statistics}
-    moment = "date" if policy.calendar.days else "timestamp"
-    by = {} if request.attribute is None else {request.attribute: policy.attributes[request.attribute].type}
+    moment: Type = "date" if policy.calendar.days else "timestamp"
+    columns: dict[str, Type] = {"start": moment, "end": moment}
+    if request.attribute is not None:
+        columns[request.attribute] = policy.attributes[request.attribute].type
+    columns.update(dict.fromkeys(request.statistics, "integer"))
     promise = guarantee(policy)
     report = Report(
         report=policy.name,
@@ -49,7 +51,7 @@ def make_report(planned: PlannedReport, found: Mapping[Place, Seal], standing: S
         end=_wall(policy, request.end),
         complete_until=_wall(policy, planned.end),
         granularity=request.granularity,
-        columns={"start": moment, "end": moment, **by, **dict.fromkeys(request.statistics, "integer")},
+        columns=columns,
         rows=list(_rows(planned, numbers)),
         stopped=False,
         receipt=Receipt(
@@ -62,12 +64,12 @@ def make_report(planned: PlannedReport, found: Mapping[Place, Seal], standing: S
             data_version=f"seal {max(seal.number for seal in found.values())}",
             digest=planned.digest(found),
             repeat=repeat,
-            guarantee=promise.to_dict(),
+            guarantee=cast(ReportPromise, promise.to_dict()),
         ),
-        options=request.options,
+        options=[*request.options],
         zone=policy.calendar.zone,
     )
-    return replace(report, notes=tuple(_notes(planned, promise, report.raised)))
+    return replace(report, notes=[*_notes(planned, promise, report.raised)])
 
 
 def _is_exact(request: ReportRequest) -> bool:
@@ -125,22 +127,22 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _measured_below(family, family.paths[child])
 
 
-def _notes(planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[str]:
+def _notes(planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[Note]:
     request, policy = planned.request, planned.request.policy
-    yield EVENT_LEVEL if promise.unit == "event" else PERSON_LEVEL.format(events=promise.events)
+    yield note(codes.EVENT_LEVEL) if promise.unit == "event" else note(codes.PERSON_LEVEL, events=promise.events)
     if _is_exact(request):
-        yield EXACT_TOTALS
+        yield note(codes.EXACT_TOTALS)
     if planned.end < request.end:
         until = policy.calendar.wall(planned.end).isoformat(sep=" ", timespec="minutes")
-        yield f"the range ends at {until}: what comes after is not complete yet"
-    if cut := cut_short(_cut_steps(planned), len(planned.steps), request.granularity):
-        yield cut
+        yield note(codes.INCOMPLETE, until=until)
+    if cut := partial_steps(_cut_steps(planned), len(planned.steps), request.granularity):
+        yield note(codes.CUT_SHORT, text=cut)
     if policy.min_count > 0:
-        yield f"counts below {policy.min_count} are not shown"
-    yield from (f"{option}: {OPTIONS[option]}" for option in request.options)
+        yield note(codes.SMALL_COUNTS_HIDDEN, least=policy.min_count)
+    yield from (note(codes.OPTION, option=option, meaning=OPTIONS[option]) for option in request.options)
     if raised:
         verb = "raise" if len(raised) > 1 else "raises"
-        yield RAISED.format(options=f"{' and '.join(raised)} {verb} the numbers")
+        yield note(codes.RAISED, options=f"{' and '.join(raised)} {verb}")
 
 
 def _cut_steps(planned: PlannedReport) -> Iterator[int]:

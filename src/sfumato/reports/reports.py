@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
-from sfumato.answer import SingleFlight
 from sfumato.catalog import Catalog
 from sfumato.config import Config
 from sfumato.engines.base import COULD_NOT_READ
@@ -23,7 +22,8 @@ from sfumato.reports.plan import PlannedReport, plan_report
 from sfumato.reports.policies import read_entities, report_policies
 from sfumato.reports.quota import Quota
 from sfumato.reports.reseal import Reseal, reseal
-from sfumato.wire import Report, ReportRow, Standing
+from sfumato.spending import SingleFlight
+from sfumato.wire import AccountStanding, Report, ReportPromise, ReportRow
 
 MAX_AGE = timedelta(minutes=1)  # of a table of entities, until it is read again
 
@@ -41,10 +41,10 @@ class Reports:
         }
         self._mutex = threading.Lock()
         self._entities: dict[str, tuple[datetime, Entities]] = {}
-        self._flights = SingleFlight(words=COULD_NOT_READ)
+        self._flights = SingleFlight(failure=COULD_NOT_READ)
         self._quota = Quota()
 
-    def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: Standing) -> Report:
+    def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: AccountStanding) -> Report:
         """The answer to a question, for an analyst who may see `tenancy`. Free; `standing` is for the receipt."""
         request = read_report(question, self.policies)
         entities = self.entities(request.policy)
@@ -57,12 +57,12 @@ class Reports:
         for policy in self.policies.values():
             yield ReportRow(
                 report=policy.name,
-                statistics=tuple(policy.statistics),
+                statistics=[*policy.statistics],
                 attributes={name: [*map(json_value, each.domain)] for name, each in policy.attributes.items()},
-                entities=policy.levels,
-                levels=policy.calendar.levels,
+                entities=[*policy.levels],
+                levels=[*policy.calendar.levels],
                 zone=policy.calendar.zone,
-                guarantee=guarantee(policy).to_dict(),
+                guarantee=cast(ReportPromise, guarantee(policy).to_dict()),
             )
 
     def reseal(
@@ -94,7 +94,7 @@ class Reports:
         if not new:
             return found, True
         self._quota.take(account, new, self._clock())
-        with self._flights.of(name) as waited:
+        with self._flights.lock(name) as waited:
             if waited:  # another thread has drawn the same cells meanwhile
                 found = cells.read(planned.blocks)
             try:
@@ -105,7 +105,7 @@ class Reports:
                     if missing:
                         found |= cells.seal(block, missing, planned.entities, self._clock())
             except EngineFailed:
-                self._flights.ended(name, well=False)
+                self._flights.record(name, succeeded=False)
                 raise
-            self._flights.ended(name, well=True)
+            self._flights.record(name, succeeded=True)
         return found, False

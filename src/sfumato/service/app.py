@@ -31,7 +31,7 @@ from sfumato.errors import Failed, InvalidArgument, NotFound, RateLimited, Sfuma
 from sfumato.ledger import IdempotentCall
 from sfumato.ledger.api_keys import START, ApiKeys
 from sfumato.ledger.usage import overview, read_budget, read_range
-from sfumato.problems import ProblemType, named, problem, problem_type
+from sfumato.problems import ProblemType, find_problem_type, problem, problem_type
 from sfumato.service import openapi, pages
 from sfumato.service.auth import Authenticator, Principal, Right, check
 from sfumato.service.limits import Rates, read_key, read_object
@@ -325,11 +325,12 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     if status == 405:
         told = InvalidArgument("method", "is not one of this path; see Allow")
-        reply = _problem(named("method-not-allowed"), told)
+        reply = _problem(find_problem_type("method-not-allowed"), told)
         response = _response(reply)
         response.headers.update(getattr(error, "headers", None) or {})
     else:
-        reply = _problem(named("not-found"), NotFound("")) if status == 404 else _problem(named("failed"), Failed(""))
+        error = NotFound("") if status == 404 else Failed("")
+        reply = _problem(problem_type(error), error)
         response = _response(reply)
     request.scope["sfumato.seen"].problem = reply.problem
     return response
@@ -338,7 +339,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 async def _unexpected(request: Request, _: Exception) -> Response:
     """What should not happen. The wall writes down where it did; the caller learns nothing of it."""
     request.scope["sfumato.seen"].problem = "failed"
-    return _response(_problem(named("failed"), Failed("")))
+    return _response(_problem(find_problem_type("failed"), Failed("")))
 
 
 def _response(reply: Reply) -> Response:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from sfumato.config import Config, Role
 from sfumato.errors import NotFound, Unauthorized
 from sfumato.ledger.api_keys import START, ApiKeys
-from sfumato.problems import named
+from sfumato.problems import find_problem_type
 from sfumato.service.oidc import Fetch, KeySet, TokenVerifier, fetch
 
 Right: TypeAlias = Literal["ask", "report", "estimate", "look", "usage"]
@@ -44,7 +44,7 @@ class Principal:
 def check(person: Principal, right: Right) -> None:
     """Refuse what this role may not do, as if there were no such thing."""
     if person.role not in RIGHTS[right]:
-        raise NotFound(named("not-found").detail)
+        raise NotFound(find_problem_type("not-found").detail)
 
 
 class Authenticator:
@@ -61,7 +61,7 @@ class Authenticator:
         scheme, _, credential = (authorization or "").partition(" ")
         person = self._person(credential.strip(" ")) if scheme.lower() == "bearer" else None
         if person is None:
-            raise Unauthorized(named("unauthorized").detail)
+            raise Unauthorized(find_problem_type("unauthorized").detail)
         return person
 
     def _person(self, credential: str) -> Principal | None:

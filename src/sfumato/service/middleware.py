@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from sfumato.config import ServiceSettings
 from sfumato.errors import Failed, InvalidArgument, SfumatoError
-from sfumato.problems import named, problem
+from sfumato.problems import find_problem_type, problem
 from sfumato.service.telemetry import CallRecord, Telemetry, where
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -144,7 +144,7 @@ class _Leaving:
 
     async def problem(self, name: str, error: SfumatoError) -> None:
         """A problem from out here, where the rest of the body may still be on its way: so the connection ends."""
-        kind = named(name)
+        kind = find_problem_type(name)
         self._seen.problem = name
         headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
         headers += [(b"retry-after", b"1")] if kind.status == 503 else []

@@ -14,9 +14,10 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 
 from sfumato.ledger.usage import MAX_BUDGETS
-from sfumato.problems import PLACE, PROBLEM_TYPES, named
+from sfumato.problems import PLACE, PROBLEM_TYPES, find_problem_type
 from sfumato.query.reports.policy import OPTIONS
 from sfumato.service.limits import MAX_KEY
+from sfumato.wire import Note, schemas
 
 Json: TypeAlias = dict[str, Any]
 
@@ -86,6 +87,7 @@ RECEIPT: Json = {
 }
 
 SCHEMAS: Mapping[str, Json] = {
+    **schemas([Note]),
     "Charge": _object(
         {"information": AMOUNT, "calls": AMOUNT},
         description="What a question costs: units of information, and calls that name groups nobody listed.",
@@ -175,7 +177,7 @@ SCHEMAS: Mapping[str, Json] = {
             "rows": _list({"type": "object", "additionalProperties": CELL}, description="The largest first."),
             "stopped": {**FLAG, "description": "Whether noise, and not the length asked for, ended the list."},
             "receipt": _ref("Receipt"),
-            "notes": _list(TEXT),
+            "notes": _list(_ref("Note")),
         }
     ),
     "Guarantee": _object(
@@ -214,7 +216,7 @@ SCHEMAS: Mapping[str, Json] = {
             ),
             "stopped": {"const": False},
             "receipt": _ref("ReportReceipt"),
-            "notes": _list(TEXT),
+            "notes": _list(_ref("Note")),
             "options": _list(OPTION, description="Those that were applied."),
             "zone": {**TEXT, "description": "Whose clocks show `start` and `end`."},
         }
@@ -446,7 +448,7 @@ ANSWER: Json = {
         "digest": DIGEST,
         "repeat": False,
     },
-    "notes": ["groups below a noisy threshold are absent"],
+    "notes": [{"code": "small-groups-absent", "text": "groups below a noisy threshold are absent"}],
 }
 
 REPORT: Json = {
@@ -493,8 +495,8 @@ REPORT: Json = {
         "guarantee": {"epsilon": 45.0, "unit": "event"},
     },
     "notes": [
-        "the guarantee is for one event; a person with many events is hidden less",
-        "counts below 3 are not shown",
+        {"code": "event-level", "text": "the guarantee is for one event; a person with many events is hidden less"},
+        {"code": "small-counts-hidden", "text": "counts below 3 are not shown"},
     ],
     "options": [],
     "zone": "America/New_York",
@@ -612,10 +614,10 @@ def _problems(*names: str) -> dict[int | str, Json]:
     """The problems of a route, by status; kinds that share one are told together."""
     by_status: dict[int, list[str]] = {}
     for name in dict.fromkeys((*names, *_ANYWHERE)):
-        by_status.setdefault(named(name).status, []).append(name)
+        by_status.setdefault(find_problem_type(name).status, []).append(name)
     return {
         status: {
-            "description": " ".join(f"`{name}`: {named(name).meaning}" for name in kinds),
+            "description": " ".join(f"`{name}`: {find_problem_type(name).meaning}" for name in kinds),
             "headers": _HEADERS | _OF_STATUS.get(status, {}),
             "content": {"application/problem+json": {"schema": _ref("Problem")}},
         }

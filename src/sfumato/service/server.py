@@ -5,13 +5,12 @@ serve -> check the configuration -> bind -> tell where -> one server here, or a 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +20,8 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from sfumato.config import Config, load_config
-from sfumato.errors import ConfigError, Failed, InvalidArgument, LedgerFailed, SfumatoError
-from sfumato.ledger import SQLITE
+from sfumato.errors import ConfigError, Failed, InvalidArgument, SfumatoError
+from sfumato.ledger import find_store
 from sfumato.service.app import create_app
 from sfumato.service.middleware import Middleware
 from sfumato.service.telemetry import log_to_stderr
@@ -80,33 +79,17 @@ def _one(config: Config, level: str, told: Callable[[str], None]) -> None:
     uvicorn.Server(server(app)).run([bound])
 
 
-@contextmanager
-def alone(config: Config) -> Iterator[None]:
-    """The only service of a SQLite ledger, by a lock on a file beside it, which a dead process does not hold."""
-    if not config.ledger.url.startswith(SQLITE):
-        yield
-        return
-    path = (config.folder / config.ledger.url.removeprefix(SQLITE)).resolve()
-    try:
-        lock = os.open(path.with_name(path.name + ".serving"), os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError:
-        raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist, or cannot be written") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ConfigError(
-            "ledger.url", "another `sfumato serve` uses this ledger, and SQLite serves one process; stop it first"
-        ) from None
-    finally:
-        os.close(lock)
+def alone(config: Config) -> AbstractContextManager[None]:
+    """Be the only service of the ledger, where several cannot share it."""
+    return find_store(config.ledger, config.folder).lock_service()
 
 
 def check_workers(config: Config) -> None:
-    if config.service.workers > 1 and config.ledger.url.startswith(SQLITE):
+    store = find_store(config.ledger, config.folder)
+    if config.service.workers > 1 and not store.shared:
         raise ConfigError(
             "service.workers",
-            f"is {config.service.workers}, but a SQLite ledger serves one process; leave it at 1, "
+            f"is {config.service.workers}, but a {store.name} ledger serves one process; leave it at 1, "
             'or keep the ledger in PostgreSQL: [ledger] url = "postgresql://..."',
         )
 

@@ -27,7 +27,7 @@ class Sweeper:
         self._session, self._every_s = session, every_s
         slowest = max((engine.timeout_s for engine in session.config.engines.values()), default=0)
         self._old = timedelta(seconds=2 * slowest + 60)
-        self._alone = session.config.ledger.url.startswith("sqlite:")
+        self._alone = not session.ledger.shared
         self._began: datetime | None = None
         self._tried: set[tuple[str, str, str]] = set()
         self._stopped = threading.Event()

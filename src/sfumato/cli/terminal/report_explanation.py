@@ -1,80 +1,63 @@
-"""What a report promises, as a page for the terminal."""
+"""Page of `sfumato report explain`: what a report promises."""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from sfumato.cli.output import items, paragraphs
-from sfumato.cli.terminal import Words, indented
-from sfumato.cli.terminal.reports import listing
+from sfumato.cli.terminal.tables import plain_table
+from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
 from sfumato.reports.explain import ReportExplanation, amount, joint_statistics, meaning, not_covered
 
 
-def explanation(explained: ReportExplanation, standing: str) -> RenderableType:
-    """The sum, its factors, what it means, and what it does not cover."""
+def render_report_explanation(explained: ReportExplanation, standing: str) -> RenderableType:
+    """The sum, its factors, what it means, and what it does not cover.
+
+    `standing` says why it is not known how much is sealed, if it is not known.
+    """
     policy, promise = explained.policy, explained.promise
+    levels, statistics = policy.calendar.levels, policy.statistics
+    factors = plain_table("factor", "", "why", numbers=(0,))
+    for factor in explained.factors:
+        words = factor.words[1:-1] if factor.words.startswith("(") else factor.words  # brackets are for the product
+        factors.add_row(*(Words(text, cropped=False) for text in (amount(factor.number), words, factor.why)))
+    attributes = plain_table("attribute", "values", "of one event", numbers=(1,))
+    for each in policy.attributes.values():
+        attributes.add_row(*map(Words, (each.name, f"{len(each.domain):,}", f"at most {each.max_values:,}")))
+    epsilons = plain_table("epsilon of a cell", *levels, numbers=range(1, len(levels) + 1))
+    for name in statistics:
+        epsilons.add_row(*map(Words, (name, *(amount(policy.epsilon(name, level)) for level in levels))))
     whole = "over all that is ever asked under this policy"
     head = f"{policy.name}: epsilon {amount(promise.epsilon)} for one {promise.unit}, {whole}"
-    parts: list[RenderableType] = [
-        *(Words(head, "bold", cropped=False), ""),
-        *(indented(Words(explained.formula, cropped=False)), ""),
-        *(indented(_factors(explained)), ""),
-        *(paragraphs(" ".join(joint_statistics(policy))), ""),
-    ]
-    if policy.attributes:
-        parts += [indented(_attributes(explained)), ""]
-    parts += [indented(_epsilons(explained)), ""]
-    parts += [indented(_versions(explained)), "", paragraphs(_sealed(explained, standing)), ""]
-    parts += [paragraphs("What it means:"), "", items(meaning(explained)), ""]
-    return Group(*parts, paragraphs("What it does not cover:"), "", items(not_covered(explained)))
+    return stack(
+        [
+            Words(head, "bold", cropped=False),
+            indent(Words(explained.formula, cropped=False)),
+            indent(factors),
+            paragraphs(" ".join(joint_statistics(policy))),
+            *([indent(attributes)] if policy.attributes else []),
+            indent(epsilons),
+            indent(_versions_table(explained)),
+            paragraphs(standing or _sealed_sentence(explained)),
+            Group(paragraphs("What it means:"), "", bullets(meaning(explained))),
+            Group(paragraphs("What it does not cover:"), "", bullets(not_covered(explained))),
+        ]
+    )
 
 
-def _factors(explained: ReportExplanation) -> Table:
-    grid = listing("factor", "", "why", numbers=(0,))
-    for factor in explained.factors:
-        cells = amount(factor.number), _bare(factor.words), factor.why
-        grid.add_row(*(Words(cell, cropped=False) for cell in cells))
-    return grid
-
-
-def _bare(words: str) -> str:
-    """A sum without its brackets, which it needs only in a product."""
-    return words[1:-1] if words.startswith("(") else words
-
-
-def _attributes(explained: ReportExplanation) -> Table:
-    grid = listing("attribute", "values", "of one event", numbers=(1,))
-    for each in explained.policy.attributes.values():
-        cells = each.name, f"{len(each.domain):,}", f"at most {each.max_values:,}"
-        grid.add_row(*map(Words, cells))
-    return grid
-
-
-def _epsilons(explained: ReportExplanation) -> Table:
-    policy = explained.policy
-    levels = policy.calendar.levels
-    grid = listing("epsilon of a cell", *levels, numbers=range(1, len(levels) + 1))
-    for name in policy.statistics:
-        grid.add_row(Words(name), *(Words(amount(policy.epsilon(name, level))) for level in levels))
-    return grid
-
-
-def _versions(explained: ReportExplanation) -> Table:
-    """What each further seal comes to."""
+def _versions_table(explained: ReportExplanation) -> Table:
+    """The epsilon after each version."""
     unit, most = explained.promise.unit, explained.promise.versions
-    grid = listing("versions", f"epsilon of one {unit}", "", numbers=(0, 1))
+    grid = plain_table("versions", f"epsilon of one {unit}", "", numbers=(0, 1))
     reached = explained.sealed[1] if explained.sealed else 0
     for count in explained.versions:
-        told = [*(["reached"] if count == reached else []), *(["max_versions"] if count == most else [])]
-        grid.add_row(Words(f"{count:,}"), Words(amount(explained.after(count))), Words(", ".join(told), "dim"))
+        marks = [*(["reached"] if count == reached else []), *(["max_versions"] if count == most else [])]
+        grid.add_row(Words(f"{count:,}"), Words(amount(explained.after(count))), Words(", ".join(marks), "dim"))
     return grid
 
 
-def _sealed(explained: ReportExplanation, standing: str) -> str:
-    if explained.sealed is None:
-        return standing
-    places, highest = explained.sealed
+def _sealed_sentence(explained: ReportExplanation) -> str:
+    places, highest = explained.sealed or (0, 0)
     if not places:
         return "Nothing is sealed yet."
     return f"{places:,} place{' is' if places == 1 else 's are'} sealed, the highest in version {highest}."

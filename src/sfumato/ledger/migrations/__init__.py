@@ -1,4 +1,4 @@
-"""Numbered changes of the ledger's schema: one file each, run once, in order, inside one transaction."""
+"""The migrations of the ledger's schema: one numbered file each, run once, in order, in one transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from importlib import resources
 
 from sfumato.ledger.store import Run
-from sfumato.ledger.tables import beginning
+from sfumato.ledger.tables import first_hash
 
 _FILES = sorted(file.name for file in resources.files(__name__).iterdir() if file.name.endswith(".sql"))
 
@@ -22,5 +22,5 @@ def migrate(run: Run, version: int, *, to: int = LATEST) -> None:
             run(statement)
     if version == 0:
         identity = os.urandom(16).hex()
-        run("INSERT INTO ledger (id, version, sequence, head) VALUES (?, 0, 0, ?)", identity, beginning(identity))
+        run("INSERT INTO ledger (id, version, sequence, head) VALUES (?, 0, 0, ?)", identity, first_hash(identity))
     run("UPDATE ledger SET version = ?", to)

@@ -1,0 +1,162 @@
+"""The text of a first `sfumato.toml`: what `sfumato init` writes, with comments that explain each setting."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_REPORT_COLUMNS = ("start", "end", "events")  # columns of every row of the report below, so no attribute
+
+_GUESSED = """
+# CSV has no types: those below were guessed once from a sample of the rows; correct them. A column without a type is
+# text. A cell that does not fit its type makes questions fail (a moment becomes NULL). Better: Parquet, or DuckDB."""
+
+_REPORT = """\
+[reports.overview]
+table = {table}
+time = {time}
+zone = "UTC"                           # in which days begin at midnight
+levels = ["day", "month", "year"]
+lag = "1d"                             # after this time all rows of a day are there; later rows are not counted
+epsilon = 0.1                          # per cell; their sum: sfumato report explain
+[reports.overview.statistics]
+events = {{ count = "rows" }}
+{attributes}"""
+
+_FILE = """\
+# What may be asked about your people, by whom, and how much of it.
+# Written by `sfumato init` from the names and types of your columns. Nothing else here comes from the data, and nothing
+# that you add should: this file is public. After a change, run: sfumato policy check
+
+[ledger]                                 # who has spent what; keep it and back it up
+url = "sqlite:ledger.db"
+# url = "postgresql://sfumato@db.example/sfumato"       # for several machines: pip install 'sfumato[postgres]'
+
+[noise]
+key_file = "noise.key"                   # secret: with it, the noise can be removed
+
+[engines.local]
+type = "duckdb"
+{database}
+[{table}]
+engine = "local"
+source = {source}
+{unit} # whose presence is hidden
+version = "daily"                        # how often new rows count: hourly | daily | weekly | monthly
+max_k = 100                              # the longest list
+# cap = "everyone"                       # a budget for all analysts together, see below
+
+# The columns to group and filter by. A column that is not here cannot be asked about.
+[{table}.columns]
+{columns}\
+# Public facts make answers cheaper or more accurate. A line above may become, for example:
+# region = {{ domain = ["emea", "apac", "amer"] }}        # all values are known: every group is shown, also a small one
+# title = {{ domain = "unknown", max_groups = 1 }}        # one per person: a whole histogram costs one unit
+
+# What is counted.
+[{table}.measures]
+{measure} = {{ count = "units" }}
+# visits = {{ count = "rows", max_per_unit = 5 }}         # rows, at most 5 per person and group
+# bought = {{ sum = "quantity", max_per_unit = 20 }}      # a column of whole numbers, at most 20 per person and group
+
+# Numbers over time, the same for every analyst and without a budget: sfumato report. They have their own guarantee, for
+# one row. With entities = ["account", "campaign"], columns of yours, each report is about one account or one campaign.
+{report}
+# What this budget means for one person: sfumato policy explain
+[budgets.partner]
+epsilon_per = 0.15                       # smaller is more private and more noisy
+delta_per = 1e-10
+information = 3000                       # units; a list of ten costs at most 21, a histogram or a total 1
+calls = 30                               # questions about columns whose values are not public
+resets = "monthly"                       # never | daily | weekly | monthly
+mode = "enforce"                         # "track" counts and never refuses
+
+[analysts.{analyst}]
+budget = "partner"
+# organisation = "acme"                  # colleagues who share answers share a budget
+
+# [organisations.acme]
+# budget = "acme-shared"
+
+# A shared budget has the epsilon_per and delta_per of the budgets of its analysts:
+# [budgets.acme-shared]
+# epsilon_per = 0.15
+# delta_per = 1e-10
+# information = 6000
+# calls = 60
+# resets = "monthly"
+
+# [budgets.everyone]                     # for `cap`
+# epsilon_per = 0.15
+# delta_per = 1e-10
+# information = 10000
+# calls = 100
+# resets = "monthly"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the file will say."""
+
+    source: str
+    database: str | None
+    table: str
+    unit: str
+    measure: str
+    columns: Mapping[str, str]
+    left_out: Mapping[str, str]
+    analyst: str
+
+
+def config_text(draft: Draft) -> str:
+    """The file."""
+    columns = [f'{toml_key(name)} = {{ type = "{kind}", domain = "unknown" }}' for name, kind in draft.columns.items()]
+    columns += [f"# {toml_string(name)} is left out: {why}." for name, why in draft.left_out.items()]
+    guessed = draft.database is None and not draft.source.lower().endswith(".parquet")
+    return _FILE.format(
+        source=toml_string(draft.source) + (_GUESSED if guessed else ""),
+        database="" if draft.database is None else f"database = {toml_string(draft.database)}\n",
+        table=f"tables.{toml_key(draft.table)}",
+        unit=f"privacy_unit = {toml_string(draft.unit)}".ljust(40),
+        columns="".join(f"{line}\n" for line in columns),
+        measure=toml_key(draft.measure),
+        report=_report_text(draft),
+        analyst=toml_key(draft.analyst),
+    )
+
+
+def _report_text(draft: Draft) -> str:
+    """A report in comments, which works without the comment signs; or what is missing for one."""
+    time = next((name for kind in ("timestamp", "date") for name, has in draft.columns.items() if has == kind), None)
+    if time is None:
+        return "# It needs a column of moments or of days, and this table has none.\n"
+    by = [name for name, kind in draft.columns.items() if kind == "text" and name.casefold() not in _REPORT_COLUMNS]
+    attributes = f'[reports.overview.attributes]\n{toml_key(by[0])} = {{ domain = ["one", "another"] }}\n' if by else ""
+    lines = _REPORT.format(table=toml_string(draft.table), time=toml_string(time), attributes=attributes)
+    return "".join(f"# {line}\n" for line in lines.splitlines())
+
+
+def toml_string(text: str) -> str:
+    r"""`text` as a string of TOML, on one line, with every invisible character written as an escape.
+
+    >>> toml_string('a "b"\n\x1b')
+    '"a \\"b\\"\\u000A\\u001B"'
+    """
+
+    def escape(char: str) -> str:
+        if char in '"\\':
+            return f"\\{char}"
+        category = unicodedata.category(char)
+        if category.startswith("C") or category in ("Zl", "Zp"):
+            return f"\\u{ord(char):04X}" if ord(char) < 0x10000 else f"\\U{ord(char):08X}"
+        return char
+
+    return '"' + "".join(map(escape, text)) + '"'
+
+
+def toml_key(name: str) -> str:
+    """`name` as a key of TOML, in quotes where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_string(name)

@@ -1,0 +1,209 @@
+"""The first configuration of a table: its schema is read, and `sfumato.toml` and a noise key are written.
+
+The file holds the names and types of columns, from the engine's schema, and nothing else of the data. Which values
+there are, and how much one person contributes, the owner adds: only the owner knows what is public.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from sqlglot import exp
+
+from sfumato.catalog import Catalog
+from sfumato.cli.config_text import Draft, config_text
+from sfumato.config import noise_key, read_config
+from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
+from sfumato.errors import InvalidArgument, NotSupported, nearest
+from sfumato.query.policy import CONNECTIVES, RESERVED, Policy
+from sfumato.query.sql import read_sql
+from sfumato.types import Type
+
+CONFIG, KEY = "sfumato.toml", "noise.key"
+DATABASES = (".duckdb", ".db", ".ddb")
+
+
+@dataclass(frozen=True, slots=True)
+class InitSource:
+    """Where the rows are, and which column says whose they are: files, or a table of a DuckDB `database`."""
+
+    source: str
+    unit: str
+    database: str | None = None
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstConfig:
+    """What was written; `ask` is a command that works, word by word."""
+
+    config: Path
+    key: Path
+    table: str
+    unit: str
+    measure: str
+    columns: Mapping[str, str]
+    left_out: Mapping[str, str]
+    ask: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "config": str(self.config),
+            "key": str(self.key),
+            "table": self.table,
+            "unit": self.unit,
+            "measure": self.measure,
+            "columns": dict(self.columns),
+            "left_out": dict(self.left_out),
+            "ask": list(self.ask),
+        }
+
+
+def write_first_config(folder: str, source: InitSource, *, analyst: str) -> FirstConfig:
+    """Write a configuration and a noise key into `folder`. Overwrites nothing; writes no file that cannot be asked."""
+    place = Path(folder)
+    config, key = place / CONFIG, place / KEY
+    for path in (config, key):
+        if path.exists() or path.is_symlink():
+            raise InvalidArgument("DIR", f"{str(path)!r} exists, and nothing is overwritten; choose another folder")
+    if not analyst.strip():
+        raise InvalidArgument("--name", "must not be empty")
+    draft = _draft(place, source, analyst)
+    text = config_text(draft)
+    catalog = Catalog(read_config(text, place.resolve(), {}))
+    try:
+        policy = catalog.policy(datetime.now(UTC))
+    finally:
+        catalog.close()
+    _write(config, key, text)
+    ask = ("sfumato", "ask", "--config", str(config), "--analyst", analyst, _first_question(draft, policy))
+    parts = draft.table, draft.unit, draft.measure, draft.columns, draft.left_out
+    return FirstConfig(config, key, *parts, ask)
+
+
+def _draft(folder: Path, source: InitSource, analyst: str) -> Draft:
+    table = _table_name(source)
+    schema = _read_schema(source, table)
+    if source.unit not in schema:
+        hint = nearest(source.unit, schema) or f"; there is {', '.join(schema)}"
+        raise InvalidArgument("--unit", f"the table has no column {source.unit!r}{hint}")
+    left_out = {name: why for name, kind in schema.items() if (why := _why_left_out(name, kind, source.unit))}
+    return Draft(
+        source=source.source if source.database is not None else _path_in_config(source.source, folder),
+        database=None if source.database is None else _path_in_config(source.database, folder),
+        table=table,
+        unit=source.unit,
+        measure=_measure_name(source.unit, schema),
+        columns={name: kind for name, kind in schema.items() if name != source.unit and name not in left_out},
+        left_out=left_out,
+        analyst=analyst,
+    )
+
+
+def _read_schema(source: InitSource, table: str) -> Mapping[str, str]:
+    """Names and types of columns. No row is read, except for CSV, where the engine guesses types from a sample."""
+    where, path = ("--source", source.source) if source.database is None else ("--database", source.database)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
+        raise InvalidArgument(where, "only local files can be read; copy it here first")
+    if source.database is None:
+        if path.lower().endswith(DATABASES):
+            raise InvalidArgument("--source", "is a database; write --database FILE --source TABLE")
+        if not path.lower().endswith(EXTENSIONS):
+            raise InvalidArgument("--source", f"must end in {', '.join(EXTENSIONS)}, or name a table of --database")
+    pattern = source.database is None and bool(glob.glob(path, recursive=True))  # noqa: PTH207  (it may be absolute)
+    if not Path(path).is_file() and not pattern:
+        raise InvalidArgument(where, f"there is no file {path!r} here")
+    database = None if source.database is None else Path(source.database)
+    with DuckDBEngine({table: source.source}, database=database) as engine:
+        return engine.schema(table)
+
+
+def _table_name(source: InitSource) -> str:
+    """What analysts call the table: --table, or the name of the source without its ending and its stars."""
+    if source.table is not None:
+        if not source.table.strip():
+            raise InvalidArgument("--table", "must not be empty")
+        return source.table
+    if source.database is not None:
+        return source.source.rpartition(".")[2] or "data"
+    path = Path(source.source)
+    for name in (path.name.partition(".")[0], path.parent.name):
+        if plain := re.sub(r"\W+", "_", name).strip("_").lower():
+            return plain if not plain[0].isdigit() else f"t_{plain}"
+    return "data"
+
+
+def _measure_name(unit: str, schema: Iterable[str]) -> str:
+    """A name that no column has."""
+    taken = {name.casefold() for name in schema}
+    names = ["members", "people"] if "member" in unit.casefold() else ["people", "members"]
+    numbered = (f"{names[0]}_{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (*names, *numbered) if name not in taken)
+
+
+def _why_left_out(name: str, kind: str, unit: str) -> str:
+    """Why a column cannot be asked about; empty if it can."""
+    folded = name.casefold()
+    if name == unit:
+        return ""
+    if folded == unit.casefold():
+        return "differs from the unit by case only"
+    if kind not in get_args(Type):
+        return "its type cannot be asked about"
+    if folded.startswith(RESERVED) or folded in CONNECTIVES or not name:
+        return "its name is taken by Sfumato; rename it in a view"
+    return ""
+
+
+def _path_in_config(path: str, folder: Path) -> str:
+    """Relative to the folder of the configuration if it lies below, absolute otherwise."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100  (a glob is not to be resolved)
+    for base in (Path(os.path.abspath(folder)), folder.resolve()):  # noqa: PTH100
+        if absolute.is_relative_to(base):
+            return absolute.relative_to(base).as_posix()
+    return str(absolute)
+
+
+def _write(config: Path, key: Path, text: str) -> None:
+    try:
+        config.parent.mkdir(parents=True, exist_ok=True)
+        noise_key.new_key(key)
+        try:
+            with config.open("x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        except BaseException:
+            with suppress(OSError):
+                key.unlink()
+            raise
+    except OSError:
+        raise InvalidArgument("DIR", f"{str(config.parent)!r} cannot be written to") from None
+
+
+def _first_question(draft: Draft, policy: Policy) -> str:
+    """A question in SQL, with quotes only where names need them."""
+    bare, quoted = (_spell_question(draft, quoted=quoted) for quoted in (False, True))
+    with suppress(NotSupported):
+        if read_sql(bare, policy) == read_sql(quoted, policy):
+            return bare
+    return quoted
+
+
+def _spell_question(draft: Draft, *, quoted: bool) -> str:
+    def name(text: str) -> exp.Identifier:
+        return exp.to_identifier(text, quoted=quoted or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text))
+
+    people = exp.Count(this=exp.Distinct(expressions=[exp.Column(this=name(draft.unit))]))
+    table = exp.Table(this=name(draft.table))
+    if not draft.columns:
+        return exp.select(people).from_(table).sql("duckdb")
+    first = exp.Column(this=name(next(iter(draft.columns))))
+    query = exp.select(first, people).from_(table).group_by(first.copy()).order_by("2 DESC").limit(10)
+    return query.sql("duckdb")

@@ -1,0 +1,147 @@
+"""The options of `sfumato release`, and what their values mean."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sfumato.cli.options import ExactNumber, read_number, with_options
+from sfumato.errors import InvalidArgument
+from sfumato.types import TYPES
+
+if TYPE_CHECKING:
+    from sfumato.release import Statistic
+
+_NAMES = (
+    *("unit", "key", "filter", "database", "memory", "rho", "epsilon", "delta", "relative_error", "limit", "refine"),
+    *("count", "sum", "mean", "variance", "quantile", "aggregates_share", "max_keys", "selection_max_keys"),
+    *("selection_share", "keys", "out", "config", "budget", "job", "statistic", "top"),
+)
+JOB_OPTIONS = {
+    **{name: f"--{name.replace('_', '-')}" for name in _NAMES},
+    "source": "SOURCE",
+    "types": "--type",
+    "type": "--type",
+    **dict.fromkeys(("aggregates", "column", "statistics"), "--sum and the like"),
+}
+"""The option from which each argument of a release comes."""
+
+FILE_OPTIONS = JOB_OPTIONS | {"out": "FILE", "table": "FILE"}
+"""The same for commands about a table that was released."""
+
+with_source = with_options(
+    click.argument("source"),
+    click.option("--unit", required=True, metavar="COLUMN", help="Whose presence is hidden: the person's column."),
+    click.option("--key", required=True, multiple=True, metavar="COLUMN", help="What is counted; may be repeated."),
+    click.option("--filter", "where", metavar="SQL", help="Only rows where this holds, such as \"country = 'NL'\"."),
+    click.option("--database", metavar="FILE", help="A DuckDB database with SOURCE as a table or a view."),
+    click.option("--type", "types", multiple=True, metavar="COLUMN=TYPE", help="The type of a column of a CSV file."),
+    click.option("--memory", default="2GB", show_default=True, metavar="SIZE", help="What DuckDB may use."),
+)
+with_price = with_options(
+    click.option("--rho", type=ExactNumber(), metavar="R", help="The budget, as rho of zCDP; this, or --epsilon."),
+    click.option("--epsilon", type=ExactNumber(), metavar="E", help="The budget, as (epsilon, delta); this, or --rho."),
+    click.option(
+        "--delta", type=ExactNumber(), metavar="D", help="Well below one over the number of people, such as 1e-6."
+    ),
+)
+with_statistics = with_options(
+    click.option(
+        "--count", is_flag=False, flag_value="1", metavar="[CAP]", help="Rows, at most CAP (1) per person and key."
+    ),
+    click.option(
+        "--sum", "sums", multiple=True, metavar="COL:LO:HI[:STEP]", help="Sum of each person's total per key, clamped."
+    ),
+    click.option("--mean", "means", multiple=True, metavar="COL:LO:HI[:STEP]", help="Mean of values, clamped."),
+    click.option(
+        "--variance", "variances", multiple=True, metavar="COL:LO:HI[:STEP]", help="Variance of values, clamped."
+    ),
+    click.option(
+        "--quantile", "quantiles", multiple=True, metavar="COL:LO:HI:Q[,Q]", help="Quantiles, such as 0.5,0.9."
+    ),
+    click.option(
+        "--values",
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Values per person and key.",
+    ),
+    click.option("--auto-bounds", is_flag=True, help="Find bounds that are left out, for a part of the budget."),
+)
+with_job = with_options(
+    click.option("--out", metavar="FILE", help="FILE.parquet, FILE.csv, FILE.duckdb#table or postgresql://...#table."),
+    click.option("--overwrite", is_flag=True, help="Replace what is there."),
+    click.option("--config", metavar="FILE", help="Debit the ledger of this configuration."),
+    click.option("--budget", metavar="NAME", help="Which of its budgets pays."),
+    click.option(
+        "--job", metavar="ID", help="A name for this release: run again, it gives the same table and costs nothing."
+    ),
+    click.option("--dry-run", is_flag=True, help="Show what would be done and what it costs. Reads no row."),
+)
+
+
+def read_statistics(options: dict[str, Any]) -> list[Statistic]:
+    """The statistics that were asked for, in the order of the help text."""
+    from sfumato.release import Count, Mean, Quantile, Sum, Variance
+
+    asked: list[Statistic] = []
+    if options["count"] is not None:
+        asked.append(Count(_read_whole("--count", options["count"])))
+    values = options["values"]
+    for text in options["sums"]:
+        column, low, high, step = _read_bounds("--sum", text)
+        asked.append(Sum(column, low, high, step=step))
+    for option, kind, texts in (("--mean", Mean, options["means"]), ("--variance", Variance, options["variances"])):
+        for text in texts:
+            column, low, high, step = _read_bounds(option, text)
+            asked.append(kind(column, low, high, step=step, values=values))
+    for text in options["quantiles"]:
+        rest, _, quantiles = text.rpartition(":")
+        if not rest:
+            raise InvalidArgument("--quantile", f"write {text}:0:100:0.5 or, with --auto-bounds, {text}:0.5")
+        column, low, high, _ = _read_bounds("--quantile", rest, step=False)
+        shares = [_read_exact("--quantile", share) for share in quantiles.split(",")]
+        asked.append(Quantile(column, low, high, shares, values=values))
+    return asked
+
+
+def _read_bounds(
+    option: str, text: str, *, step: bool = True
+) -> tuple[str, Fraction | None, Fraction | None, Fraction | None]:
+    """The column, its bounds if there are any, and its step if there is one."""
+    column, *texts = text.split(":")
+    if not column or len(texts) not in ((0, 2, 3) if step else (0, 2)):
+        form = "COLUMN:LOW:HIGH[:STEP]" if step else "COLUMN:LOW:HIGH:QUANTILES"
+        raise InvalidArgument(option, f"{text!r} must be {form}, such as amount:0:100")
+    numbers: list[Fraction | None] = [_read_exact(option, number) for number in texts]
+    low, high, given = [*numbers, None, None, None][:3]
+    return column, low, high, given
+
+
+def _read_exact(option: str, text: str) -> Fraction:
+    try:
+        return read_number(text)
+    except ValueError:
+        raise InvalidArgument(option, f"{text[:40]!r} is not a number") from None
+
+
+def _read_whole(option: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise InvalidArgument(option, f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
+def read_max_keys(text: str) -> int | str:
+    return text if text == "auto" else _read_whole("--max-keys", text)
+
+
+def read_types(texts: tuple[str, ...]) -> dict[str, str]:
+    """The type per column, from COLUMN=TYPE."""
+    types = dict(text.partition("=")[::2] for text in texts)
+    for column, kind in types.items():
+        if not column or kind not in TYPES:
+            raise InvalidArgument("--type", f"must be COLUMN=TYPE, and the type one of {', '.join(TYPES)}")
+    return types

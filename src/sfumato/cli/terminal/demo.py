@@ -1,0 +1,48 @@
+"""Pages of `sfumato demo`."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from sfumato.cli.terminal.answer import render_answer
+from sfumato.cli.terminal.release import render_release
+from sfumato.cli.terminal.report import render_report
+from sfumato.demo.demo import ANALYST, DELTA, REGIONS, Demo, Service
+
+
+def print_demo(finished: Demo, console: Console) -> None:
+    """Print the answers, each with its receipt, and what the budget as a whole promises."""
+    for words, answer in finished.answers.items():
+        console.print(render_answer(answer, title=words), "", sep="\n")
+    console.print(Text("How the article cookie-free-ads-51 did by week; a report debits no budget", "bold"))
+    console.print("", render_report(finished.numbers), "", sep="\n")
+    console.print(Text("A table to publish: members of as many articles as a small budget buys", "bold"), "", sep="\n")
+    console.print(render_release(finished.table, top=5), "", sep="\n")
+    promise = (
+        f"Whatever {ANALYST} asks within this month's budget of {finished.budget.cap}, one member's presence moves any "
+        f"conclusion by at most epsilon = {finished.epsilon:.2f}, delta = {DELTA:.0e}."
+    )
+    console.print(Text(promise))
+    if finished.config is not None:
+        console.print(Text(f'\nGo on: sfumato ask --config {finished.config} --analyst {ANALYST} "{REGIONS}"'))
+
+
+def print_invitation(service: Service, console: Console) -> None:
+    """Print where the service is and how to ask it. Lines are not wrapped, so they can be copied."""
+    lines = {
+        "docs": f"{service.url}/docs",
+        "API": f"{service.url}/v1/answers",
+        "key": f"{service.key} ({ANALYST}'s, for a day)",
+        "ask": service.curl,
+    }
+    console.print(Text("\nThe service is up. Ask it yourself, from a browser or a shell:", "bold"), "", sep="\n")
+    for name, text in lines.items():
+        console.print(Text(f"  {name:<5} {text}"), soft_wrap=True)
+    console.print("", Text("Ctrl-C stops it."), sep="\n")
+
+
+def print_end(service: Service, console: Console) -> None:
+    """Print where the service was."""
+    where = f"Asked over HTTP: the API was at {service.url}/v1/answers and its docs at {service.url}/docs."
+    console.print("", Text(f"{where} Without --once both stay up."), sep="\n")

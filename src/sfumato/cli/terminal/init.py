@@ -1,0 +1,32 @@
+"""Page of `sfumato init`."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+
+from sfumato.cli.first_config import FirstConfig
+from sfumato.cli.terminal.text import command_line, indent, labelled_lines, paragraphs
+
+
+def render_first_config(made: FirstConfig) -> RenderableType:
+    """What was written, and what to type next."""
+    lines = {
+        "table": f"{made.table}: no answer shows whether any one {made.unit} is in it",
+        "columns": ", ".join(made.columns) or "none but the unit: people can be counted",
+        "measure": f"{made.measure}, which counts people",
+    }
+    if made.left_out:
+        lines["left out"] = ", ".join(f"{name} ({why})" for name, why in made.left_out.items())
+    return Group(
+        paragraphs(f"Wrote {made.config} and {made.key}, a key that only you can read."),
+        "",
+        indent(labelled_lines(lines)),
+        "",
+        paragraphs("Ask a first question:"),
+        command_line(*made.ask),
+        "",
+        paragraphs(
+            f"The comments in {made.config} say what makes answers better. What one analyst can learn about one person:"
+        ),
+        command_line("sfumato", "policy", "explain", "--config", str(made.config)),
+    )

@@ -1,0 +1,104 @@
+"""Reserving and settling: the acts that move a budget. Only `sfumato.spending` imports this module (a contract).
+
+reserve ──► Reserved ──► settle      the answer leaves; its revealed steps are spent, the rest is given back
+                    └──► keep        it can no longer be answered; the worst case is spent
+reserve ──► Settled                  the atom was stored already: no row is read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from sfumato.errors import LedgerFailed
+from sfumato.ledger import rules
+from sfumato.ledger.fence import Mark
+from sfumato.ledger.ledger import SUPERSEDED, Ledger
+from sfumato.ledger.types import Debit, Reservation, Reserved, Reveal, Settled
+
+
+def reserve(
+    ledger: Ledger,
+    debit: Debit,
+    reveal: Reveal,
+    now: datetime,
+    *,
+    resume: bool = False,
+    same: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Reserved | Settled:
+    """Reserve the worst case on every account, or raise `BudgetExhausted` and change nothing.
+
+    The same request again continues its reservation; with `resume`, no new reservation is made. If the atom is
+    stored already, it is settled at once. `same` gets every request with this digest, and may refuse.
+    """
+    if same is None and ledger.knows_repeat(debit):
+        repeat = _read_repeat(ledger, debit, now)
+        if repeat is not None:
+            return repeat
+    with ledger.writing() as books:
+        if same is not None:
+            for request in rules.requests(books, debit.digest):
+                same(request)
+        new_call = rules.new_call(books, debit)
+        settled = rules.repeat(books, debit, now)
+        if settled is None:
+            if resume and books.reservation(debit.own.name, debit.digest) is None:
+                raise LedgerFailed(SUPERSEDED)
+            held = rules.reserve(books, debit, now)
+            nonce, payload = books.atom(debit.atom) or rules.begin_atom(books, debit.atom)
+            if payload is not None:
+                settled = rules.settle(books, debit, held, payload, reveal, now)
+        if new_call is not None:
+            free = settled is not None and settled.repeat and not settled.charge
+            books.store_call(debit.own.name, new_call.key, new_call.body, debit.digest, free=free)
+        if settled is None:
+            return Reserved(bytes.fromhex(nonce))
+        mark = rules.mark(books, debit.accounts, now)
+    return _release(ledger, debit, settled, mark)
+
+
+def _read_repeat(ledger: Ledger, debit: Debit, now: datetime) -> Settled | None:
+    """A repeat changes nothing, so it does not wait for writers."""
+    with ledger.reading() as books:
+        settled = None if rules.new_call(books, debit) else rules.repeat(books, debit, now)
+        if settled is None:
+            return None
+        mark = rules.mark(books, debit.accounts, now)
+    ledger.advance_fence(mark)
+    return settled
+
+
+def _release(ledger: Ledger, debit: Debit, settled: Settled, mark: Mark) -> Settled:
+    """Advance the fence, then let the answer leave."""
+    ledger.advance_fence(mark)
+    ledger.remember(debit)
+    return settled
+
+
+def settle(ledger: Ledger, debit: Debit, reserved: Reserved, payload: str, reveal: Reveal, now: datetime) -> Settled:
+    """Store the atom, unless one is stored already; charge what the answer reveals, and store the answer.
+
+    `payload` was drawn with the nonce of `reserved`. If a recovery has renewed the nonce since, the draw is void.
+    """
+    with ledger.writing() as books:
+        settled = rules.repeat(books, debit, now)
+        if settled is None:
+            held, atom = books.reservation(debit.own.name, debit.digest), books.atom(debit.atom)
+            if held is None or atom is None:
+                raise LedgerFailed(SUPERSEDED)
+            nonce, stored = atom
+            if stored is None:
+                if nonce != reserved.nonce.hex():
+                    raise LedgerFailed(SUPERSEDED)
+                books.store_atom(debit.atom, payload)
+            settled = rules.settle(books, debit, held, stored or payload, reveal, now)
+        mark = rules.mark(books, debit.accounts, now)
+    return _release(ledger, debit, settled, mark)
+
+
+def keep(ledger: Ledger, held: Reservation, now: datetime) -> None:
+    """Close a reservation that can no longer be answered: its worst case is spent."""
+    with ledger.writing() as books:
+        if books.reservation(held.account, held.digest) == held:
+            rules.keep(books, held, now)

@@ -1,0 +1,76 @@
+"""Recovery: a restored copy of the ledger is made safe to serve.
+
+A copy does not know what left after it was made. So spending is raised to what the fence saw, reservations are closed
+at their worst case, and nonces that may have been used are replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sfumato.accounting import NOTHING
+from sfumato.ledger import rules
+from sfumato.ledger.fence import Mark, SpentTotal
+from sfumato.ledger.tables import Books
+from sfumato.ledger.types import REPORT, Account, Balance, Row, moment_text
+
+
+def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: datetime) -> Mark | None:
+    """Make a copy safe to serve, and return the mark that its fence has to hold; None if nothing is wrong.
+
+    With a fence, spending is raised to its totals. Without one, nothing is left until the next reset. Reservations are
+    closed at their worst case. Atoms that are not stored get new nonces: a first draw may have left, and the rows may
+    have changed since. For the same reason the journal notes the moment of the recovery, for reports.
+    """
+    known = mark if mark is not None and mark.ledger == books.head.id else None
+    if known is not None and books.hash_at(known.sequence) == known.head:
+        return None
+    copied = books.head.sequence
+    for held in books.reservations():
+        rules.keep(books, held, now)
+    books.renew_nonces()
+    prices = {account.name: rules.prices(account) for account in accounts}
+    for name, target in targets(books, known, accounts, copied, now).items():
+        balance = books.balance(name, target.period) or Balance(name, target.period, prices.get(name, ""))
+        missing = (SpentTotal(target.period, balance.spent) | target).spent - balance.spent
+        if missing:
+            analyst = rules.analyst_of(name)
+            row = Row(moment_text(now), "recover", name, target.period, analyst, spent=missing, note="restored copy")
+            books.move(balance, row)
+    note = {"versions": None if known is None else _report_versions(known)}
+    books.append(Row(moment_text(now), "restore", "", "", note=json.dumps(note)))
+    totals = rules.mark(books, accounts, now)
+    return totals if known is None else replace(known, sequence=0) | totals
+
+
+def targets(
+    books: Books, known: Mark | None, accounts: Sequence[Account], copied: int, now: datetime
+) -> Mapping[str, SpentTotal]:
+    """What each account must have spent after a recovery; `copied` is the length of the copy's journal."""
+    if known is None:
+        balances = {account: rules.current_balance(books, account, now) for account in accounts}
+        return {
+            account.name: SpentTotal(balance.period, account.budget.cap + balance.granted)
+            for account, balance in balances.items()
+        }
+    totals = {name: total for name, total in known.totals.items() if not name.startswith(REPORT)}
+    if known.sequence > copied:
+        return totals
+    # The copy was used after it was restored: what it spent comes on top of what the fence saw.
+    found = {name: books.balance(name, total.period) for name, total in totals.items()}
+    return {
+        name: SpentTotal(total.period, total.spent + (balance.spent if (balance := found[name]) else NOTHING))
+        for name, total in totals.items()
+    }
+
+
+def _report_versions(known: Mark) -> dict[str, int]:
+    """The highest version of each report that the fence saw. Without a fence any version may have left."""
+    return {
+        name.removeprefix(REPORT): int(total.spent.calls)
+        for name, total in known.totals.items()
+        if name.startswith(REPORT)
+    }

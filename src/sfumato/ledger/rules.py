@@ -1,0 +1,279 @@
+"""The rules of reserving and settling, over the tables of one transaction.
+
+What a request costs follows from its steps and from the steps that its accounts have paid for. Nothing here opens a
+transaction, reads a clock or moves the fence: `sfumato.ledger.ledger` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+from sfumato.accounting import NOTHING, Charge
+from sfumato.errors import BudgetExhausted, ConfigError, Conflict, LedgerFailed
+from sfumato.ledger.fence import Mark, SpentTotal
+from sfumato.ledger.tables import Books, sha256
+from sfumato.ledger.types import (
+    OWN,
+    Account,
+    Balance,
+    Debit,
+    EarlierCall,
+    IdempotentCall,
+    Movement,
+    Reservation,
+    ReservationPart,
+    Reveal,
+    Row,
+    Settled,
+    Standing,
+    moment_text,
+)
+from sfumato.mechanisms import Step
+
+KEY_REUSED = "this Idempotency-Key was sent before with another body; use a new key for every new call"
+IN_FLIGHT = "a call with this Idempotency-Key is being answered at this moment; send it again"
+
+
+# -- steps: each is paid for once per account and atom --
+
+
+def step_name(step: Step) -> str:
+    """The name of a step within its atom, as `paid` and the journal store it."""
+    return " ".join(filter(None, (step.kind, str(step.place or ""), step.noise)))
+
+
+def unpaid(steps: Iterable[Step], paid: Collection[str]) -> tuple[Step, ...]:
+    """The steps that are not paid for. After a paid stop nothing more can be shown, so nothing more costs."""
+    end = _end(paid)
+    return tuple(step for step in steps if step_name(step) not in paid and (end is None or step.place < end))
+
+
+def unpaid_names(names: Iterable[str], paid: Collection[str]) -> list[str]:
+    """The same for the names of steps."""
+    end = _end(paid)
+    return [name for name in names if name not in paid and (end is None or _place(name) < end)]
+
+
+def _end(paid: Iterable[str]) -> int | None:
+    return min((_place(name) for name in paid if name.startswith("stop ")), default=None)
+
+
+def _place(name: str) -> int:
+    """The place of a step in its list; 0 for a step of no list."""
+    number = name.partition(" ")[2].partition(" ")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def cost(steps: Iterable[Step]) -> Charge:
+    return sum((step.charge for step in steps), NOTHING)
+
+
+def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
+    """What each account has to reserve: its unpaid steps. Shared accounts without any are left out."""
+    found = [(each, cost(unpaid(debit.worst, books.paid_steps(each.name, debit.atom)))) for each in debit.accounts]
+    return [(account, charge) for account, charge in found if charge or account is debit.own]
+
+
+# -- accounts --
+
+
+def prices(account: Account) -> str:
+    """What a unit and a call mean. Amounts with different prices cannot be added."""
+    return f"epsilon_per {account.budget.prices.epsilon_per}, delta_per {account.budget.prices.delta_per}"
+
+
+def current_balance(books: Books, account: Account, now: datetime) -> Balance:
+    """The balance of the period at `now`, or of a later period that has begun already."""
+    start, _ = account.budget.period(now)
+    period = max("" if start is None else start.isoformat(), books.latest_period(account.name))
+    balance = books.balance(account.name, period) or Balance(account.name, period, prices(account))
+    if balance.prices not in ("", prices(account)):
+        raise ConfigError(
+            account.name,
+            f"has spent units of {balance.prices} in this period, and its budget now says {prices(account)}; "
+            "put it back until the period ends, or give the account another name",
+        )
+    return balance
+
+
+def standing(account: Account, balance: Balance, now: datetime) -> Standing:
+    began = datetime.combine(date.fromisoformat(balance.period), time(), UTC) if balance.period else now
+    _, resets = account.budget.period(max(now, began))
+    amounts = account.budget.cap, balance.granted, balance.spent, balance.reserved
+    return Standing(account.name, *amounts, resets)
+
+
+def fits(account: Account, balance: Balance, charge: Charge, now: datetime) -> bool:
+    """Whether an account may pay a charge. A part of the charge that is zero fits even where less than zero is left."""
+    left = standing(account, balance, now).left
+    pairs = (charge.information, left.information), (charge.calls, left.calls)
+    return account.budget.mode == "track" or all(not amount or amount <= most for amount, most in pairs)
+
+
+def mark(books: Books, accounts: Iterable[Account], now: datetime) -> Mark:
+    """What the fence has to hold before an answer that these accounts pay for leaves."""
+    balances = [current_balance(books, account, now) for account in accounts]
+    totals = {balance.account: SpentTotal(balance.period, balance.spent) for balance in balances}
+    return Mark(books.head.id, books.head.sequence, books.head.hash, totals)
+
+
+def analyst_of(account: str) -> str:
+    """The analyst of an own account; empty for other accounts."""
+    return account.removeprefix(OWN) if account.startswith(OWN) else ""
+
+
+# -- reserve, settle, keep --
+
+
+def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
+    """Reserve the worst case on every account that has not reserved yet, or raise `BudgetExhausted`.
+
+    A reservation that exists is continued; accounts that must pay only since then are added to it. All accounts are
+    checked before the first row is written.
+    """
+    names = debit.own.name, debit.digest, moment_text(now), debit.analyst, debit.atom, debit.epoch, debit.version
+    begun = books.reservation(debit.own.name, debit.digest)
+    held = begun or Reservation(*names, dict(debit.request), ())
+    paying = {part.account for part in held.parts}
+    late = [
+        (account, current_balance(books, account, now), charge)
+        for account, charge in costs(books, debit)
+        if account.name not in paying
+    ]
+    if not late:
+        return held
+    for account, balance, charge in late:
+        if not fits(account, balance, charge, now):
+            left = standing(account, balance, now)
+            raise BudgetExhausted(charge, left.left, account.name, left.resets)
+    parts = [ReservationPart(account.name, balance.period, charge) for account, balance, charge in late]
+    for part, (_, balance, charge) in zip(parts, late, strict=True):
+        books.move(balance, _row("reserve", held, part, now, reserved=charge))
+    if begun is not None:
+        books.delete_reservation(begun)
+    joined = replace(held, parts=(*held.parts, *parts))
+    books.store_reservation(joined)
+    return joined
+
+
+def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: Reveal, now: datetime) -> Settled:
+    """Charge what the answer reveals, store the answer, and end the reservation."""
+    revealed, before = reveal(payload), books.answer(held.account, held.digest)
+    body = revealed.body if before is None else before
+    note = {"atom": held.atom, "answer": sha256(body), "payload": sha256(payload)}
+    for part in held.parts:
+        own = part.account == held.account
+        paid = books.paid_steps(part.account, held.atom)
+        # Only the analyst's own account gets anything back: a refund would show others the length of the list.
+        steps = unpaid(revealed.steps if own else debit.worst, paid)
+        charge = cost(steps)
+        if not charge <= part.charge:
+            raise LedgerFailed("this answer costs more than was reserved for it, so it does not leave")
+        names = sorted(map(step_name, steps))
+        row = _row("settle", held, part, now, reserved=NOTHING - part.charge, spent=charge)
+        balance = _balance(books, part)
+        if own:
+            current = current_balance(books, debit.own, now)  # of a later period, if one began since it was reserved
+            left = standing(debit.own, balance + row if balance.period == current.period else current, now)
+            settled = Settled(body, charge, left.left, left.resets, repeat=before is not None)
+            receipt = _receipt(settled, debit) if before is None else books.receipt(held.account, held.digest)
+        full_note = note | {"steps": names} | ({"receipt": sha256(receipt)} if own else {})
+        books.move(balance, replace(row, note=json.dumps(full_note)))
+        books.store_paid_steps(part.account, held.atom, paid.union(names))
+    if before is None:
+        books.charge_one_call(held.account, held.digest, None if debit.call is None else debit.call.key)
+    books.store_answer(held.account, held.digest, body, receipt)
+    books.delete_reservation(held)
+    return settled
+
+
+def keep(books: Books, held: Reservation, now: datetime) -> None:
+    """Spend the worst case of a reservation and end it."""
+    for part in held.parts:
+        row = _row("keep", held, part, now, reserved=NOTHING - part.charge, spent=part.charge)
+        books.move(_balance(books, part), row)
+    books.delete_reservation(held)
+
+
+def _row(
+    kind: Movement,
+    held: Reservation,
+    part: ReservationPart,
+    now: datetime,
+    *,
+    reserved: Charge,
+    spent: Charge = NOTHING,
+) -> Row:
+    return Row(moment_text(now), kind, part.account, part.period, held.analyst, held.digest, reserved, spent)
+
+
+def _balance(books: Books, part: ReservationPart) -> Balance:
+    balance = books.balance(part.account, part.period)
+    if balance is None:
+        raise LedgerFailed("a reservation has no balance; run: sfumato budget verify")
+    return balance
+
+
+def _receipt(settled: Settled, debit: Debit) -> str:
+    """What the first answer said of its cost, and the steps that must be paid before it is shown again."""
+    receipt = {
+        "charge": settled.charge.to_dict(),
+        "left": settled.left.to_dict(),
+        "resets": None if settled.resets is None else settled.resets.isoformat(),
+        "table": debit.request.get("table", ""),
+        "atom": debit.atom,
+        "worst": [step_name(step) for step in debit.worst],
+    }
+    return json.dumps(receipt, separators=(",", ":"))
+
+
+# -- repeats --
+
+
+def repeat(books: Books, debit: Debit, now: datetime) -> Settled | None:
+    """The stored answer, if every account that has to pay for it now has paid.
+
+    A table may have got a cap since it was stored, or the analyst an organisation.
+    """
+    body = books.answer(debit.own.name, debit.digest)
+    if body is None or any(charge for _, charge in costs(books, debit)):
+        return None
+    left = standing(debit.own, current_balance(books, debit.own, now), now)
+    return Settled(body, NOTHING, left.left, left.resets, repeat=True)
+
+
+def earlier_call(books: Books, own: str, call: IdempotentCall) -> EarlierCall | None:
+    """The earlier call with the same key. Raises `Conflict` if its body was another."""
+    found = books.call(own, call.key)
+    if found is None:
+        return None
+    body, digest, free = found
+    if body != call.body:
+        raise Conflict(KEY_REUSED, reused=True)
+    return EarlierCall(digest, free)
+
+
+def new_call(books: Books, debit: Debit) -> IdempotentCall | None:
+    """The call of a debit, if its key was not used before."""
+    earlier = None if debit.call is None else earlier_call(books, debit.own.name, debit.call)
+    if earlier is not None and earlier.digest != debit.digest:
+        raise Conflict(IN_FLIGHT)  # the data version has changed between two attempts of this call
+    return debit.call if earlier is None else None
+
+
+def requests(books: Books, digest: str) -> list[Mapping[str, Any]]:
+    """The requests with a digest: those that are reserved, then the bodies of those that are answered."""
+    held = [each.request for each in books.reservations() if each.digest == digest]
+    return [*held, *map(json.loads, books.answers(digest))]
+
+
+def begin_atom(books: Books, atom: str) -> tuple[str, None]:
+    """Draw the nonce of an atom, before a row is read."""
+    nonce = os.urandom(16).hex()
+    books.begin_atom(atom, nonce)
+    return nonce, None

@@ -1,0 +1,151 @@
+"""The one paid path: reserve, compute, settle. Nothing else spends.
+
+    Purchase ──► reserve ──► Settled            stored before: no row is read
+                     └─────► compute ──► settle ──► Settled
+                                 └─────► EngineFailed: the reservation stands, and a repeat costs no more
+
+The ledger advances its fence before a settled answer leaves it. After `reserve`, nothing that depends on the data
+refuses, refunds or shows in an error. A failure is raised without a traceback, because frames hold exact counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar
+
+from sfumato.engines.base import COULD_NOT_ANSWER, Engine
+from sfumato.errors import EngineFailed
+from sfumato.ledger import Debit, Ledger, Reservation, Reserved, Settled, payments
+from sfumato.ledger.types import Reveal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SingleFlight:
+    """One computation per atom at a time; after two failures in a row the atom backs off.
+
+    Without the pause, a request that never ends in time could keep the engine busy for ever, on one charge.
+    """
+
+    MAX_PAUSE_S, MAX_FAILURES = 300.0, 10_000
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, failure: str = COULD_NOT_ANSWER) -> None:
+        self._mutex, self._clock, self._failure = threading.Lock(), clock, failure
+        self._used: dict[str, tuple[threading.Lock, int]] = {}
+        self._failed: dict[str, tuple[float, int]] = {}  # until when an atom backs off, and how often it failed
+
+    @contextmanager
+    def lock(self, atom: str) -> Iterator[bool]:
+        """Lock `atom`. Yields True if another thread was computing it. Raises EngineFailed while it is backing off."""
+        with self._mutex:
+            lock, users = self._used.get(atom, (threading.Lock(), 0))
+            if not users and self._clock() < self._failed.get(atom, (0.0, 0))[0]:
+                raise EngineFailed(self._failure)
+            self._used[atom] = lock, users + 1
+        try:
+            with lock:
+                yield users > 0
+        finally:
+            with self._mutex:
+                lock, users = self._used.pop(atom)
+                if users > 1:
+                    self._used[atom] = lock, users - 1
+
+    def record(self, atom: str, *, succeeded: bool) -> None:
+        """Record how a computation ended. The second failure in a row pauses the atom for 1 s, the next for 2 s, ..."""
+        with self._mutex:
+            _, failures = self._failed.pop(atom, (0.0, 0))
+            if not succeeded:
+                if len(self._failed) >= self.MAX_FAILURES:
+                    self._failed.clear()
+                pause_s = min(2.0 ** min(failures - 1, 20), self.MAX_PAUSE_S) if failures else 0.0
+                self._failed[atom] = self._clock() + pause_s, failures + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What answers are made with: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
+
+    engines: Mapping[str, Engine]
+    ledger: Ledger
+    key: bytes = field(repr=False)
+    epoch: str
+    clock: Callable[[], datetime]
+    flights: SingleFlight = field(default_factory=SingleFlight)
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """What is bought: what the ledger debits, how the stored payload is computed, and what of it is shown.
+
+    `compute` gets the nonce of the atom and returns the payload. Exact counts live inside it and nowhere else.
+    `check_same` gets each request and answer that the ledger has for the digest, and may refuse. `failure` is what the
+    caller reads when `compute` fails.
+    """
+
+    debit: Debit
+    compute: Callable[[bytes], str]
+    reveal: Reveal
+    failure: str = COULD_NOT_ANSWER
+    check_same: Callable[[Mapping[str, Any]], None] | None = None
+
+
+def without_frames(function: Callable[P, T]) -> Callable[P, T]:
+    """Let errors leave `function` without traceback, cause and context: these hold exact counts, or unpaid rows."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            failure = error.with_traceback(None)
+            failure.__cause__ = failure.__context__ = None
+        raise failure
+
+    return wrapped
+
+
+@without_frames
+def spend(purchase: Purchase, ledger: Ledger, flights: SingleFlight, now: datetime, *, resume: bool = False) -> Settled:
+    """Buy an answer or a release, once. `Refused` changes nothing; `Failed` keeps what was reserved.
+
+    With `resume`, only what is reserved already is bought.
+
+    Guarantee: over all calls with one ledger, everything that leaves satisfies the (epsilon, delta) of each account's
+    cap for each period (proofs/answers.md), whatever is asked, whatever fails and whatever the rows become.
+    """
+    debit, reveal = purchase.debit, purchase.reveal
+    reserved = payments.reserve(ledger, debit, reveal, now, resume=resume, same=purchase.check_same)
+    if not isinstance(reserved, Reserved):
+        return reserved
+    with flights.lock(debit.atom) as waited:
+        if waited:  # another thread has stored the atom, or has failed
+            settled = payments.reserve(ledger, debit, reveal, now, resume=True)
+            if isinstance(settled, Reserved):
+                raise EngineFailed(purchase.failure)
+            return settled
+        payload = _compute(purchase, reserved.nonce)
+        flights.record(debit.atom, succeeded=payload is not None)
+        if payload is None:
+            raise EngineFailed(purchase.failure)
+        return payments.settle(ledger, debit, reserved, payload, reveal, now)
+
+
+def _compute(purchase: Purchase, nonce: bytes) -> str | None:
+    """The payload; None where computing it failed, for any reason."""
+    try:
+        return purchase.compute(nonce)
+    except Exception:
+        return None
+
+
+def forfeit(reservation: Reservation, ledger: Ledger, now: datetime) -> None:
+    """Close a reservation that can no longer be answered: its worst case is spent."""
+    payments.keep(ledger, reservation, now)

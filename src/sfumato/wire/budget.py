@@ -1,0 +1,96 @@
+"""What an analyst may spend, has spent, and would spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from sfumato.accounting.charges import Charge
+from sfumato.wire.base import Record
+
+Mode: TypeAlias = Literal["enforce", "track"]
+Role: TypeAlias = Literal["analyst", "owner", "auditor"]
+
+
+class ChargeRange(Record, frozen=True):
+    """The least and the most that an answer can cost."""
+
+    least: Charge
+    worst: Charge
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """What a request would cost and how accurate it would be: free, and the same whatever the data is."""
+
+    mechanism: str
+    charge: ChargeRange
+    error95: dict[str, int]
+    left: Charge
+    answers_left: Annotated[int | None, Meta(description="How many such answers fit; null: no end to them.")]
+
+    @property
+    def least(self) -> Charge:
+        return self.charge.least
+
+    @property
+    def worst(self) -> Charge:
+        return self.charge.worst
+
+
+class AccountStanding(Record, frozen=True, kw_only=True):
+    """One account in its current period: left = limit + granted - spent - reserved."""
+
+    account: str
+    limit: Charge
+    granted: Charge
+    spent: Charge
+    reserved: Charge
+    left: Charge
+    resets: date | None
+
+
+class BudgetReport(Record, frozen=True, kw_only=True):
+    """What an analyst may still spend: the analyst's own account first, then shared ones."""
+
+    analyst: str
+    mode: Mode
+    resets: date | None
+    accounts: Annotated[list[AccountStanding], Meta(description="The analyst's own first, then those that are shared.")]
+
+    @classmethod
+    def of_standings(cls, analyst: str, mode: Mode, standings: Iterable[object]) -> BudgetReport:
+        """A report on accounts whose standings have the attributes of `AccountStanding`."""
+        accounts = [AccountStanding.from_attributes(standing) for standing in standings]
+        return cls(analyst=analyst, mode=mode, resets=accounts[0].resets, accounts=accounts)
+
+
+class ChargeRow(Record, frozen=True, kw_only=True):
+    """One movement on one account."""
+
+    at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    digest: str
+    account: str
+    charge: Charge
+    state: Literal["reserved", "settled", "kept", "granted", "recovered"]
+
+
+class Charges(Record, frozen=True):
+    """A page of movements, the latest first."""
+
+    rows: list[ChargeRow]
+    next: Annotated[str | None, Meta(description="The `cursor` of the next page; null on the last.")] = None
+
+
+class KeyRow(Record, frozen=True, kw_only=True):
+    """What is known of an API key, which is not the key: its `prefix` only tells it from others."""
+
+    id: str
+    prefix: str
+    analyst: str
+    role: Role
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None

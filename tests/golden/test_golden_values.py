@@ -1,0 +1,65 @@
+"""Noise, fingerprints, digests and statements are what they were when they were recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sfumato.cli import main
+from tests.golden import subjects
+from tests.golden.comparing import DATA, differences, recorded
+
+DRAWS, FINGERPRINTS, QUESTIONS, RELEASES = map(recorded, ("draws", "fingerprints", "questions", "releases"))
+
+
+def test_everything_that_was_recorded_is_looked_at():
+    assert list(subjects.DRAWS) == list(DRAWS)
+    assert list(subjects.RELEASES) == list(RELEASES)
+
+
+def test_every_public_mechanism_is_recorded():
+    assert set(subjects.m.MECHANISMS) == set(subjects.MECHANISMS) <= {*DRAWS} & {*FINGERPRINTS}
+    assert {name for name in subjects.m.__all__ if name.startswith("select_")} <= {*DRAWS}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_same_key_draws_the_same_noise(name: str):
+    assert not differences(subjects.plain(subjects.DRAWS[name]()), DRAWS[name])
+
+
+def test_mechanisms_have_the_same_fingerprints():
+    assert not differences(subjects.fingerprints(), FINGERPRINTS)
+
+
+def test_questions_have_the_same_atoms_and_digests():
+    assert not differences(subjects.questions(), QUESTIONS)
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    subjects.write_release_rows(tmp_path)
+    monkeypatch.chdir(tmp_path)  # where the rows come from is part of a request's digest
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_releases_have_the_same_digests_statements_and_numbers(name: str, rows: Path):
+    with subjects.fixed_world():
+        found = subjects.released(subjects.RELEASES[name]())
+    assert not differences(found, RELEASES[name])
+
+
+def test_a_table_is_written_as_it_was(rows: Path):
+    subjects.write_table(rows / "table.csv")
+    assert (rows / "table.csv").read_bytes() == (DATA / "table.csv").read_bytes()
+    ours, before = (json.loads((place / "table.csv.statement.json").read_text()) for place in (rows, DATA))
+    assert not differences({**ours, "code": ""}, {**before, "code": ""})
+
+
+def test_a_written_table_is_still_what_its_statement_says():
+    ran = CliRunner().invoke(main, ["release", "verify", str(DATA / "table.csv")])
+    assert ran.exit_code == 0, ran.output
+    assert subjects.table_digest(DATA / "table.csv") == recorded("table")["digest"]

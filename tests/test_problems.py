@@ -1,0 +1,41 @@
+"""Problems: what outsiders see, what the owner sees, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfumato.errors import ConfigError, Conflict, InvalidArgument, LedgerSetBack, NotFound
+from sfumato.problems import COMMAND_LINE_TYPES, PROBLEM_TYPES, problem, problem_type, read_problem
+
+
+def test_a_configuration_never_travels_over_http() -> None:
+    error = ConfigError("tables.t.max_k", "must be at least 1")
+    assert problem_type(error).name == "failed"
+    assert "max_k" not in problem(error)["detail"]
+    assert problem(error, to_owner=True) == {
+        "type": "/problems/configuration",
+        "title": "Configuration",
+        "status": 500,
+        "detail": "tables.t.max_k: must be at least 1",
+    }
+
+
+@pytest.mark.parametrize("error", [NotFound("there is no analyst 'ana'"), LedgerSetBack("a copy was restored")])
+def test_only_the_owner_gets_the_words_of_every_error(error: Exception) -> None:
+    seen, own = problem(error), problem(error, to_owner=True)
+    assert own["detail"] == str(error) != seen["detail"]
+    assert own | {"detail": ""} == seen | {"detail": ""}
+
+
+@pytest.mark.parametrize("error", [InvalidArgument("rows", "must be at least 1"), Conflict("used before", reused=True)])
+def test_a_problem_is_read_back(error: Exception) -> None:
+    found = read_problem(problem(error))
+    assert (type(found), str(found)) == (type(error), str(error))
+
+
+def test_names_are_unique_and_those_of_the_command_line_are_not_read() -> None:
+    names = [kind.name for kind in (*PROBLEM_TYPES, *COMMAND_LINE_TYPES)]
+    assert len({*names}) == len(names)
+    for kind in COMMAND_LINE_TYPES:
+        error = read_problem({"type": f"/problems/{kind.name}", "status": kind.status, "detail": "why"})
+        assert type(error).__name__ == ("Refused" if kind.status < 500 else "Failed")

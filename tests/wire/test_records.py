@@ -1,0 +1,343 @@
+"""Answers: the serial form, data frames and Arrow with the right types, and a page that no value can write on."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from html.parser import HTMLParser
+from typing import Any
+
+import duckdb
+import pandas
+import polars
+import pytest
+from msgspec.structs import replace
+
+from sfumato.accounting import NOTHING, Charge
+from sfumato.errors import InvalidArgument
+from sfumato.wire import Answer, Note, Receipt, Report
+
+RECEIPT = Receipt(
+    mechanism="unknown_gumbel",
+    unit="member_id",
+    charge=Charge(21, 1),
+    left=Charge(Fraction(5957, 2), 29),
+    resets=date(2026, 12, 1),
+    error95={"members": 26},
+    data_version="2026-11-15",
+    digest="sha256:00",
+    repeat=False,
+)
+TYPES_OF_COLUMNS = {
+    'a "quoted" name': "text",
+    "order": "integer",
+    "share": "number",
+    "known": "boolean",
+    "day": "date",
+    "at": "timestamp",
+    "members": "integer",
+}
+ROWS: list[tuple[Any, ...]] = [
+    ("it's; DROP TABLE x --", -(2**63), 0.5, True, date(2026, 11, 15), datetime(2026, 11, 15, 8, 30, 0, 7), 1240),
+    ("Zürich \x00\x1b 🙂", 2**63 - 1, -3.0, False, date(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59), -4),
+]
+FULL = Answer(
+    columns=TYPES_OF_COLUMNS,
+    rows=[dict(zip(TYPES_OF_COLUMNS, row, strict=True)) for row in ROWS],
+    stopped=True,
+    receipt=RECEIPT,
+    notes=[Note("other", "a note")],
+)
+EMPTY = replace(FULL, rows=[])
+
+
+def counted(*rows: tuple[str, int], **changes: Any) -> Answer:
+    columns = {"article": "text", "members": "integer"}
+    return Answer(
+        columns=columns,
+        rows=[{"article": key, "members": n} for key, n in rows],
+        stopped=False,
+        receipt=replace(RECEIPT, **changes),
+    )
+
+
+LIST = Answer(
+    columns={"article": "text"}, rows=[{"article": "gdpr-guide"}], stopped=False, receipt=replace(RECEIPT, error95={})
+)
+TOTAL = Answer(columns={"members": "integer"}, rows=[{"members": 48211}], stopped=False, receipt=RECEIPT)
+
+
+class TestTheSerialForm:
+    @pytest.mark.parametrize("answer", [FULL, EMPTY, LIST, TOTAL, counted(("a", 1), resets=None, repeat=True)])
+    def test_it_is_read_back_as_it_was(self, answer: Answer) -> None:
+        assert Answer.from_dict(answer.to_dict()) == answer
+
+    def test_a_measure_is_a_column_with_an_error(self) -> None:
+        assert [answer.measure for answer in (FULL, EMPTY, TOTAL, LIST)] == ["members", "members", "members", None]
+
+
+class TestPandas:
+    @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
+    def test_columns_are_typed(self, answer: Answer) -> None:
+        frame = answer.to_pandas()
+        assert list(frame.columns) == list(TYPES_OF_COLUMNS)
+        assert pandas.api.types.is_string_dtype(frame.dtypes.iloc[0])
+        assert [str(kind) for kind in frame.dtypes[1:]] == [
+            *("int64", "float64", "bool", "datetime64[s]", "datetime64[us]", "int64")
+        ]
+        assert len(frame) == len(answer.rows)
+
+    def test_values_are_the_rows(self) -> None:
+        frame = FULL.to_pandas()
+        for place, row in enumerate(ROWS):
+            *_, day, at, _ = seen = list(frame.iloc[place])
+            assert (day.to_pydatetime().date(), at.to_pydatetime()) == (row[4], row[5])
+            assert [*seen[:4], seen[6]] == [*row[:4], row[6]]
+
+
+class TestPolarsAndArrow:
+    TYPES = (
+        *(polars.String, polars.Int64, polars.Float64, polars.Boolean),
+        *(polars.Date, polars.Datetime("us"), polars.Int64),
+    )
+
+    @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
+    def test_polars_columns_are_typed_and_hold_the_rows(self, answer: Answer) -> None:
+        frame = answer.to_polars()
+        assert frame.schema == dict(zip(TYPES_OF_COLUMNS, self.TYPES, strict=True))
+        assert frame.rows() == ROWS[: len(answer.rows)]
+
+    def test_polars_reads_the_arrow_stream_again_and_again(self) -> None:
+        assert polars.DataFrame(FULL).equals(polars.DataFrame(FULL))
+
+    @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
+    def test_duckdb_reads_the_arrow_stream(self, answer: Answer) -> None:
+        with duckdb.connect() as connection:
+            connection.register("answer", answer)
+            assert connection.execute("SELECT * FROM answer").fetchall() == ROWS[: len(answer.rows)]
+            kinds = [kind for _, kind, *_ in connection.execute("DESCRIBE answer").fetchall()]
+        assert kinds == ["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP", "BIGINT"]
+
+    def test_a_stream_nobody_reads_is_let_go(self) -> None:
+        assert "arrow_array_stream" in repr(FULL.__arrow_c_stream__())
+
+
+class TestImports:
+    def test_records_bring_no_engine_and_no_data_frames(self) -> None:
+        heavy = {"duckdb", "pandas", "polars", "sqlglot", "rich", "vl_convert"}
+        code = f"import sys, sfumato.wire; print({heavy} & {{*sys.modules}} or 'none')"
+        found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        assert found.stdout == "none\n"
+
+    @pytest.mark.parametrize(
+        ("package", "call", "extra"),
+        [
+            ("pandas", "a.to_pandas()", "pandas"),
+            ("polars", "a.to_polars()", "polars"),
+            ("vl_convert", "a.chart().to_svg()", "plots"),
+        ],
+    )
+    def test_a_missing_package_is_explained(
+        self, package: str, call: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, package, None)  # what an import of it finds
+        with pytest.raises(ModuleNotFoundError, match=re.escape(f"needs: pip install 'sfumato[{extra}]'")):
+            eval(call, {"a": counted(("x", 100))})  # noqa: S307
+
+
+class Page(HTMLParser):
+    """The tags, the attributes and the text a browser would see."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+class TestTheNotebook:
+    HOSTILE = "<script>alert('1')</script>\" onload=\"x&amp;\x1b[31m"
+
+    def test_no_value_becomes_markup(self) -> None:
+        hostile = self.HOSTILE
+        answer = Answer(
+            columns={hostile: "text", "members": "integer"},
+            rows=[{hostile: hostile, "members": 90}],
+            stopped=False,
+            receipt=replace(RECEIPT, mechanism=hostile, data_version=hostile),
+            notes=[Note("other", hostile)],
+        )
+        page = Page(answer._repr_html_())
+        assert page.tags == {"div", "table", "tr", "th", "td", "span", "b", "br"}
+        assert page.attributes == {"style", "title"}
+        shown = hostile.replace("\x1b", "\\x1b")
+        assert "".join(page.words).count(shown) == 5
+        assert "\x1b" not in answer._repr_html_()
+
+    def test_it_tells_rows_and_receipt(self) -> None:
+        answer = replace(
+            counted(("gdpr-guide", 1240), ("ai-act", 300)), notes=[Note("small-groups-absent", "groups are absent")]
+        )
+        text = " ".join(Page(answer._repr_html_()).words)
+        for said in (
+            *("gdpr-guide", "1,240", "± 26", "ai-act", "unknown_gumbel", "21 units and 1 call", "2026-12-01"),
+            *("5957/2 units and 29 calls", "version 2026-11-15", "groups are absent"),
+        ):
+            assert said in text
+
+    def test_bars_start_at_zero_and_whiskers_span_the_error(self) -> None:
+        page = counted(("a", 74), ("b", -26))._repr_html_()
+        spans = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", page)
+        # The axis goes from -52 to 100. Each row has a bar, and a whisker of two parts.
+        assert [(float(left), float(width)) for left, width in spans] == [
+            pytest.approx((100 * (left + 52) / 152, 100 * (right - left) / 152), abs=0.01)
+            for left, right in [(0, 74), (48, 100), (48, 100), (-26, 0), (-52, 0), (-52, 0)]
+        ]
+
+    def test_lists_totals_and_empty_answers_have_a_page(self) -> None:
+        assert "gdpr-guide" in LIST._repr_html_()
+        assert "48,211" in TOTAL._repr_html_()
+        assert "No group stands out of the noise" in EMPTY._repr_html_()
+
+
+class TestTheReceiptInWords:
+    def test_a_repeat_costs_nothing(self) -> None:
+        again = counted(("a", 90), repeat=True, charge=NOTHING)
+        assert again.lines()["charge"] == "nothing, as this was answered before"
+        assert counted(("a", 90)).lines()["charge"] == "21 units and 1 call"
+
+    def test_it_says_what_is_left_and_until_when(self) -> None:
+        assert FULL.lines()["left"] == "5957/2 units and 29 calls until 2026-12-01"
+        assert counted(("a", 90), resets=None).lines()["left"] == "5957/2 units and 29 calls"
+
+    def test_it_says_what_ended_the_list(self) -> None:
+        assert FULL.lines()["rows"] == "2; noise ended the list; a note"
+        assert TOTAL.lines()["rows"] == "1"
+
+    def test_a_list_without_counts_has_no_error_and_no_chart(self) -> None:
+        assert LIST.lines()["receipt"] == "unknown_gumbel, without counts"
+        with pytest.raises(InvalidArgument, match="ask with counts"):
+            LIST.chart()
+
+
+def week(number: int) -> date:
+    return date(2026, 9, 28) + 7 * number * timedelta(days=1)
+
+
+SERIES = Report(
+    columns={"start": "date", "end": "date", "clicks": "integer", "views": "integer"},
+    rows=[{"start": week(at), "end": week(at + 1), "clicks": 10 + at, "views": 90} for at in range(4)],
+    stopped=False,
+    receipt=replace(
+        RECEIPT,
+        mechanism="canonical_laplace",
+        error95={"clicks": 3, "views": 3},
+        guarantee={"epsilon": 45.0, "unit": "event"},
+    ),
+    report="ads",
+    entity={"account": "acme", "campaign": "7"},
+    start=week(0),
+    end=week(9),
+    complete_until=week(4),
+    granularity="week",
+    options=[],
+    zone="UTC",
+)
+BY_TITLE = replace(
+    SERIES,
+    columns={"start": "date", "end": "date", "title": "text", "clicks": "integer", "views": "integer"},
+    rows=[{"start": week(2), "end": week(3), "title": "nurse", "clicks": 7, "views": None}],
+    notes=[Note("small-counts-hidden", "counts below 5 are not shown")],
+)
+
+
+class TestReports:
+    @pytest.mark.parametrize("moments", ["date", "timestamp"])
+    def test_the_serial_form_holds_the_question(self, moments: str) -> None:
+        clock = (lambda day: day) if moments == "date" else (lambda day: datetime(day.year, day.month, day.day, 3))
+        ends = {name: clock(getattr(SERIES, name)) for name in ("start", "end", "complete_until")}
+        report = replace(SERIES, columns=SERIES.columns | {"start": moments, "end": moments}, rows=[], **ends)
+        serial = json.loads(json.dumps(report.to_dict()))
+        assert (serial["report"], serial["entity"]) == ("ads", {"account": "acme", "campaign": "7"})
+        assert (serial["start"], serial["end"]) == (ends["start"].isoformat(), ends["end"].isoformat())
+        assert Report.from_dict(serial) == report
+
+    def test_steps_of_which_nothing_is_shown_are_still_there(self) -> None:
+        for report in (SERIES, BY_TITLE, replace(BY_TITLE, rows=[])):
+            assert report.sheet().steps == tuple((week(at), week(at + 1)) for at in range(4))
+            assert "vconcat" in report.chart().spec
+        assert BY_TITLE.sheet().rows == ((2, "nurse", (7, None)),)
+        assert replace(BY_TITLE, granularity="all").sheet().steps == ((week(2), week(3)),)
+
+    def test_steps_are_those_of_the_zone(self) -> None:
+        """The hour from two to three is not there."""
+        columns = BY_TITLE.columns | {"start": "timestamp", "end": "timestamp"}
+        ends = [datetime(2026, 3, 29), datetime(2026, 3, 29, 4)]
+        times = {"start": ends[0], "end": ends[1], "complete_until": ends[1], "granularity": "1h"}
+        night = replace(BY_TITLE, columns=columns, rows=[], zone="Europe/Berlin", **times)
+        assert [start.hour for start, _ in night.sheet().steps if isinstance(start, datetime)] == [0, 1, 3]
+
+    def test_steps_that_are_cut_short_are_known(self) -> None:
+        days = timedelta(days=2)
+        assert SERIES.sheet().cut == ()
+        assert replace(BY_TITLE, start=week(0) + days).sheet().cut == (0,)
+        assert replace(BY_TITLE, complete_until=week(4) - days).sheet().cut == (3,)
+
+    @pytest.mark.parametrize(
+        ("options", "attribute", "said"),
+        [
+            ((), False, "the noise is within ± 3, 19 times in 20"),
+            (("tree", "actions"), False, "the noise is within ± 3, 19 times in 20"),
+            (("totals",), True, "the noise is within ± 3, 19 times in 20"),
+            (("totals",), False, "the noise is within ± 3, 19 times in 20, before totals raises the numbers"),
+            (("monotone",), True, "the noise is within ± 3, 19 times in 20, before monotone raises the numbers"),
+            (
+                ("monotone", "totals", "tree"),
+                False,
+                "the noise is within ± 3, 19 times in 20, before monotone and totals raise the numbers",
+            ),
+        ],
+    )
+    def test_a_number_that_was_raised_has_no_interval(
+        self, options: tuple[str, ...], attribute: bool, said: str
+    ) -> None:
+        report = replace(BY_TITLE if attribute else SERIES, options=[*options])
+        assert report.lines()["receipt"] == f"canonical_laplace, {said}"
+        raised = "before" in said
+        assert report.sheet().bounded is not raised
+        assert (">± 3</span>" in report._repr_html_()) is not raised
+        assert bool(re.search(r": [0-9]+ ± 3\"", report.chart().to_json())) is not raised
+
+    def test_noise_that_differs_is_told_of_each(self) -> None:
+        receipt = replace(SERIES.receipt, error95={"clicks": 3, "views": 1200})
+        told = replace(SERIES, options=("monotone",), receipt=receipt).lines()["receipt"]
+        assert "the noise of clicks is within ± 3, of views within ± 1,200, 19 times in 20, before" in told
+
+    def test_exact_numbers_have_neither_noise_nor_intervals(self) -> None:
+        guarantee = {"epsilon": 12.0, "unit": "event", "totals": "exact"}
+        receipt = replace(SERIES.receipt, mechanism="exact", error95={"clicks": 0, "views": 0}, guarantee=guarantee)
+        report = replace(SERIES, receipt=receipt, options=("totals", "monotone"))
+        lines = report.lines()
+        assert lines["receipt"] == "exact, without noise"
+        assert lines["guarantee"] == (
+            "epsilon 12 for one event, over all that is asked under this policy; totals are exact and not covered"
+        )
+        assert "19 times" not in " ".join(lines.values()) + report.chart().to_json()
+        assert "±" not in report._repr_html_() + report.chart().to_json()
+        assert report.raised == ()
+
+    def test_the_guarantee_is_of_the_policy(self) -> None:
+        assert SERIES.lines()["guarantee"] == "epsilon 45 for one event, over all that is asked under this policy"
