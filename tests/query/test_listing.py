@@ -183,9 +183,9 @@ def test_huge_listings_are_refused_before_anything_recurses(rest, policy):
 @pytest.mark.parametrize("piece", ["/*", "/**/", "--\n", "-- ", " ", "/* -- ", "SELECT ", "/**/SELECT "])
 def test_looking_at_a_text_takes_no_time(piece, policy):
     text = (piece * 20_000)[:20_000]
-    begun = time.perf_counter()
+    begun = time.thread_time()  # of work, not of the clock: others may use the machine
     assert read_listing(text, policy) is None
-    assert time.perf_counter() - begun < 0.5
+    assert time.thread_time() - begun < 1  # a millisecond; looking at all pairs of characters takes many seconds
 
 
 WORDS = ["region", "article", "member_id", "members", "DISTINCT", ",", "(", ")", "*", "=", "'a'", "5"]
