@@ -28,8 +28,8 @@ KILLED = 9
 POINTS: dict[str, tuple[Any, ...]] = {
     "before reserve": (payments, "reserve", "before"),
     "after reserve": (payments, "reserve", "after"),
-    "before the rows": (job.Job, "_tried", "before"),
-    "after the rows": (job.Job, "_tried", "after"),
+    "before the rows": (job.Job, "_compute", "before"),
+    "after the rows": (job.Job, "_compute", "after"),
     "before settle": (payments, "settle", "before"),
     "after settle": (payments, "settle", "after"),
     "before write": (outputs, "write", "before"),
