@@ -21,9 +21,9 @@ import psycopg
 import pytest
 
 from sfumato.errors import Failed, InvalidArgument
-from sfumato.release import outputs
+from sfumato.release.outputs import duckdb as duckdb_target
 from sfumato.release.outputs import fingerprint, from_payload, payload, read, target, write
-from sfumato.release.postgres import PostgresTarget
+from sfumato.release.outputs.postgres import PostgresTarget
 from sfumato.release.table import Released
 from tests.helpers import postgres
 from tests.helpers.children import environment
@@ -137,7 +137,7 @@ class TestTargets:
         assert "secret" not in str(refused.value)
 
     def test_the_forms_are_named(self) -> None:
-        with pytest.raises(InvalidArgument, match=re.escape(outputs.FORMS)):
+        with pytest.raises(InvalidArgument, match=r"must be one of FILE\.parquet, FILE\.csv, FILE\.duckdb#table"):
             target("counts.xlsx")
 
     def test_a_url_may_hold_marks_and_shows_nothing(self) -> None:
@@ -355,7 +355,7 @@ class TestDuckDB:
             raise duckdb.OutOfMemoryException("DuckDB's words")
 
         with monkeypatch.context() as patched:
-            patched.setattr(outputs, "relation", fail)
+            patched.setattr(duckdb_target, "relation", fail)
             with pytest.raises(Failed, match="DuckDB has no space") as failed:
                 write(place, OTHER, overwrite=True)
         assert "words" not in str(failed.value)
@@ -366,6 +366,8 @@ KILLED = """
 import os
 from tests.release.test_outputs import OTHER
 from sfumato.release import outputs
+from sfumato.release.outputs import base
+from sfumato.release.outputs import duckdb as target
 
 calls = 0
 
@@ -383,9 +385,8 @@ def counting(real):
 
 os.fsync, os.replace = counting(os.fsync), counting(os.replace)
 if {commit}:
-    duck = outputs.DuckDBTarget._fill
-    outputs.DuckDBTarget._fill = counting(duck)
-    outputs.relation = counting(outputs.relation)
+    outputs.DuckDBTarget._fill = counting(outputs.DuckDBTarget._fill)
+    base.relation = target.relation = counting(base.relation)
 outputs.write(outputs.target({out!r}), OTHER, overwrite=True)
 """
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import urlsplit
 
 from sfumato.accounting import Charge
+from sfumato.config.engines import EngineSettings, read_engine
 from sfumato.config.reports import ReportSettings, report
 from sfumato.config.sections import PREFIX, Reference, Section, blamed, domain, override
 from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
@@ -26,7 +27,6 @@ from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import Column, CountKind, Measure, Prices, TablePolicy
 from sfumato.query.values import Type
 
-EngineType: TypeAlias = Literal["duckdb"]
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
 Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
@@ -34,7 +34,6 @@ Role: TypeAlias = Literal["analyst", "owner", "auditor"]
 
 NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # the key of a client of the service is no setting of one
 MAX_K, MAX_LIMIT = 100_000, 2**24
-_SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
 
 
 def _utc(moment: datetime) -> datetime:
@@ -56,14 +55,6 @@ LEDGER_URLS = {
 class LedgerSettings:
     url: str = "sqlite:ledger.db"
     fence: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    type: EngineType = "duckdb"
-    database: Path | None = None
-    memory_limit: str = "2GB"
-    timeout_s: int = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +264,7 @@ def _config(root: Section, folder: Path) -> Config:
         folder=folder,
         ledger=root.section("ledger", lambda s: _ledger(s, folder), LedgerSettings()),
         key_file=root.section("noise", lambda s: folder / s.text("key_file", "noise.key"), folder / "noise.key"),
-        engines=root.sections("engines", lambda _, s: _engine(s, folder)),
+        engines=root.sections("engines", lambda _, s: read_engine(s, folder)),
         tables=root.sections("tables", _table),
         budgets=root.sections("budgets", lambda _, s: _budget(s)),
         analysts=root.sections("analysts", lambda _, s: _analyst(s)),
@@ -300,23 +291,6 @@ def _ledger(section: Section, folder: Path) -> LedgerSettings:
     url = section.text("url", LedgerSettings().url)
     ledger_scheme(url)  # raises ConfigError
     return LedgerSettings(url, folder / fence if fence else None)
-
-
-def _engine(section: Section, folder: Path) -> EngineSettings:
-    database = section.text("database", "")
-    return EngineSettings(
-        section.choice("type", EngineType),
-        folder / database if database else None,
-        _size(section, "memory_limit", EngineSettings().memory_limit),
-        section.whole("timeout_s", EngineSettings().timeout_s, at_least=1),
-    )
-
-
-def _size(section: Section, key: str, default: str) -> str:
-    size = section.text(key, default)
-    if not _SIZE.fullmatch(size):
-        raise ConfigError(section.at(key), "must be a number and a unit, such as '2GB': KB, MB, GB, TB, KiB to TiB")
-    return size
 
 
 def _table(name: str, section: Section) -> TableSettings:

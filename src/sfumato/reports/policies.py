@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast, get_args
 
-from sqlglot import exp
-
 from sfumato.catalog import Catalog
 from sfumato.config import Config
 from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
@@ -18,8 +16,6 @@ from sfumato.query.request import canonical
 from sfumato.query.values import Type, plain
 
 LISTS = "list of "
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-OF_LISTS = {"VARCHAR[]": "text"} | {f"{name}[]": "integer" for name in _WHOLE}
 
 
 def report_policies(config: Config, catalog: Catalog) -> dict[str, ReportPolicy]:
@@ -70,7 +66,7 @@ def _name(value: Any) -> str:
 
 def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
     here, schema = f"reports.{settings.name}", catalog.schema(settings.table)
-    table, listed = config.tables[settings.table], schema | _lists(settings, catalog, schema)
+    table, listed = config.tables[settings.table], schema | _lists(settings, catalog)
     try:
         policy = ReportPolicy(
             name=settings.name,
@@ -147,15 +143,10 @@ def _attribute(
     return Attribute(name, kind, values, settings.max_values, several, settings.separator)
 
 
-def _lists(settings: ReportSettings, catalog: Catalog, schema: Mapping[str, str]) -> dict[str, str]:
+def _lists(settings: ReportSettings, catalog: Catalog) -> dict[str, str]:
     """Attributes that are lists, by what they are lists of."""
-    names = [name for name in settings.attributes if schema.get(name) == "other"]
-    if not names:
-        return {}
-    query = exp.select(*(exp.column(name, quoted=True) for name in names))
-    with catalog.engine(settings.table).workspace() as workspace:
-        kinds = workspace.kinds(query.from_(exp.table_(settings.table, quoted=True)))
-    return {name: LISTS + OF_LISTS[kind] for name, kind in kinds.items() if kind in OF_LISTS}
+    lists = catalog.engine(settings.table).lists(settings.table)
+    return {name: LISTS + kind for name, kind in lists.items() if name in settings.attributes}
 
 
 def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> Literal["columns", "leaf"]:
