@@ -21,7 +21,7 @@ import pytest
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import load_config
-from sfumato.engines.base import Workspace
+from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.errors import (
     BudgetExhausted,
     ConfigError,
@@ -657,7 +657,7 @@ class TestDoor:
             ({"key": "itm"}, InvalidArgument, "key: there is no column 'itm'; did you mean item"),
             ({"aggregates": [Sum("region", 0, 1)]}, InvalidArgument, "column: region holds text"),
             ({"aggregates": [Units()]}, InvalidArgument, "aggregates: units are what this method counts"),
-            ({"aggregates": ["sum"]}, InvalidArgument, "aggregates: must be Units, Count"),
+            ({"aggregates": ["sum"]}, InvalidArgument, "aggregates: must be one of Units, Count"),
             ({"rho": Fraction(1, 10**12)}, InvalidArgument, "cannot buy a single count"),
             ({"method": "prc"}, InvalidArgument, "method: must be one of pcr; did you mean pcr"),
         ],

@@ -16,7 +16,6 @@ from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.policy import Option
 from sfumato.types import TYPES, Type
 
-EngineType: TypeAlias = Literal["duckdb"]
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
 Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
@@ -38,6 +37,9 @@ LEDGER_URLS = {
 """The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
 
 
+TIMEOUT_S = 60
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     url: str = "sqlite:ledger.db"
@@ -46,10 +48,16 @@ class LedgerSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    type: EngineType = "duckdb"
-    database: Path | None = None
-    memory_limit: str = "2GB"
-    timeout_s: int = 60
+    """An engine as the owner wrote it. `options` holds the settings that were written, by their name."""
+
+    type: str = "duckdb"
+    url: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def timeout_s(self) -> int:
+        """How long a question may take, in seconds."""
+        return int(self.options.get("timeout_s", TIMEOUT_S))
 
 
 @dataclass(frozen=True, slots=True)
