@@ -17,9 +17,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import sfumato.accounting
 import sfumato.mechanisms
+from sfumato.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")])
@@ -111,7 +113,25 @@ def test_the_readme_begins_with_the_two_commands():
     head = (ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0]
     assert "make demo" in head
     assert "make test" in head
-    assert len(list(EXAMPLE.finditer((ROOT / "README.md").read_text(encoding="utf-8")))) == 1
+
+
+def test_the_readme_is_short_and_promises_what_policy_explain_says(tmp_path):
+    """The table of the front page is that of the defaults of `sfumato init`."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 70
+    assert max(map(len, text.splitlines())) <= 120
+    assert "differential privacy" in text
+    (tmp_path / "orders.csv").write_text("customer_id,product\n1,tea\n", encoding="utf-8")
+    with contextlib.chdir(tmp_path):
+        run = CliRunner()
+        made = run.invoke(main, ["init", "shop", "--source", "orders.csv", "--unit", "customer_id"])
+        assert made.exit_code == 0, made.output
+        explained = run.invoke(main, ["policy", "explain", "--config", "shop/sfumato.toml"], env={"COLUMNS": "120"})
+    rows = dict(re.findall(r"^  (\S.*?\S) {2,}[\d,]+ +\d+ +([\d.]+ +\S+ +[\d.]+ %) *$", explained.output, re.MULTILINE))
+    shown = {"all of it": "the whole monthly budget"}
+    for asked in ("one total", "one histogram", "one list of ten", "all of it"):
+        epsilon, delta, bet = re.split(r"\s+", rows[asked], maxsplit=2)
+        assert f"| {shown.get(asked, asked)} | {epsilon} | {delta} | {bet} |" in text
 
 
 def test_reference_pages_are_fresh():

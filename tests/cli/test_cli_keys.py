@@ -16,6 +16,7 @@ from sfumato.cli import main
 from sfumato.config import load_config
 from sfumato.ledger import open_ledger
 from sfumato.ledger.api_keys import ApiKey, ApiKeys
+from sfumato.wire import KeyRow
 
 CONFIG = """
 [ledger]
@@ -88,7 +89,7 @@ class TestCreate:
         assert (made["analyst"], made["role"], made["expires"], made["revoked"]) == ("anna", "analyst", None, None)
         key = find_key(made["key"], days=10_000)
         assert key is not None
-        assert {"key": made["key"], **key.to_dict()} == made
+        assert {"key": made["key"], **KeyRow.of_key(key).to_dict()} == made
 
     def test_for_people(self) -> None:
         page = run_page("create", "--analyst", "anna")

@@ -715,7 +715,7 @@ class LedgerContract(LedgerPlace):
     def test_a_late_answer_to_a_kept_request_does_not_leave(self):
         ledger, ask = self.make(), top(2)
         reserve(ledger, ask)
-        self.another().keep(ledger.reservations()[0], NOW)
+        payments.keep(self.another(), ledger.reservations()[0], NOW)
         before = self.books()
         with pytest.raises(LedgerFailed, match="what was charged stays charged"):
             settle(ledger, ask)

@@ -20,7 +20,6 @@ from sfumato.ledger.types import Balance, Row
 from sfumato.ledger.usage import (
     ENFORCED,
     MAX_BUDGETS,
-    DryAccount,
     Spent,
     forecast,
     overview,
@@ -29,6 +28,7 @@ from sfumato.ledger.usage import (
     read_range,
     usage,
 )
+from sfumato.wire import SpendingReport, UsageReport
 from tests.contracts.ledger import acme, answer, histogram, own, ranking, reserve, top
 
 CONFIG = """
@@ -140,7 +140,11 @@ def test_what_was_kept_and_recovered_is_spending(ledger):
 
 def test_an_empty_ledger_has_no_usage_and_no_forecast(ledger):
     found = overview(ledger, config(), november(1), november(30))
-    assert found.usage.to_dict() == {"since": "2026-11-01", "until": "2026-11-30", "rows": []}
+    assert SpendingReport.from_attributes(found.usage).to_dict() == {
+        "since": "2026-11-01",
+        "until": "2026-11-30",
+        "rows": [],
+    }
     assert found.forecast.periods == found.forecast.analysts == 0
     assert {day.of for days in found.forecast.budgets.values() for day in days} == {0}
 
@@ -284,7 +288,8 @@ def test_shares_rise_and_a_larger_budget_lasts_longer():
 
 def test_the_serial_form(ledger):
     answer(ledger, top(2, "list", ANNA), now=at(3))
-    serial = overview(ledger, config(), november(1), november(5), budgets=[Charge(4, 1)]).to_dict()
+    found = overview(ledger, config(), november(1), november(5), budgets=[Charge(4, 1)])
+    serial = UsageReport.of_overview(found).to_dict()
     assert json.loads(json.dumps(serial)) == serial
     assert list(serial) == ["since", "until", "rows", "forecast", "notes"]
     assert serial["rows"] == [
@@ -300,7 +305,7 @@ def test_the_serial_form(ledger):
     assert tried["budget"] == {"information": "4", "calls": "1"}
     assert tried["days"][0] == {"day": 1, "dry": {"information": 1, "calls": 0, "either": 1}, "of": 1}
     assert [day["day"] for day in tried["days"]] == [*range(1, 32)]
-    assert DryAccount(1, 1, 0, 1, 1).to_dict() == tried["days"][0]
+    assert tried["days"][0] == {"day": 1, "dry": {"information": 1, "calls": 0, "either": 1}, "of": 1}
 
 
 def test_the_default_budgets_are_those_that_analysts_have():

@@ -117,6 +117,7 @@ def usage(as_json: bool, config: str, since: str | None, until: str | None) -> N
     from sfumato.cli.terminal.text import indent, paragraphs
     from sfumato.ledger.usage import read_range
     from sfumato.ledger.usage import usage as spending
+    from sfumato.wire import SpendingReport
 
     with name_options({"since": "--since", "until": "--until"}):
         days = read_range(since, until, now())
@@ -128,7 +129,7 @@ def usage(as_json: bool, config: str, since: str | None, until: str | None) -> N
         head = paragraphs(f"Spent from {found.since} to {found.until}")
         return Group(head, "", indent(render_spending(rows)))
 
-    print_result(found.to_dict(), page, as_json=as_json)
+    print_result(SpendingReport.from_attributes(found).to_dict(), page, as_json=as_json)
 
 
 @budget.command("forecast")
@@ -161,6 +162,7 @@ def forecast(
     from sfumato.cli.terminal.text import paragraphs
     from sfumato.ledger.usage import overview, read_budget, read_range
     from sfumato.show.vega import steps
+    from sfumato.wire import UsageReport
 
     with name_options({name: f"--{name}" for name in ("since", "until", "budget")}):
         days = read_range(since, until, now())
@@ -184,7 +186,7 @@ def forecast(
         below = paragraphs(*(f"{note[:1].upper()}{note[1:]}." for note in notes))
         return Group(head, "", render_shares(panels), "", below)
 
-    print_result(found.to_dict(), page, as_json=as_json)
+    print_result(UsageReport.of_overview(found).to_dict(), page, as_json=as_json)
 
 
 @budget.command("verify")

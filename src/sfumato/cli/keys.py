@@ -56,13 +56,14 @@ def create(as_json: bool, config: str, analyst: str, role: Role | None, expires:
     """
     from sfumato.cli.terminal.keys import render_new_key
     from sfumato.ledger.api_keys import ApiKeys
+    from sfumato.wire import KeyRow
 
     moment = now()
     until = moment + expires if isinstance(expires, timedelta) else expires
     with open_books(config) as (settings, ledger):
         who = settings.analyst(analyst)
         text, key = ApiKeys(ledger).create(analyst, role or who.role, until, moment)
-    print_result({"key": text, **key.to_dict()}, lambda: render_new_key(text, key), as_json=as_json)
+    print_result({"key": text, **KeyRow.of_key(key).to_dict()}, lambda: render_new_key(text, key), as_json=as_json)
 
 
 @keys.command("list")
@@ -79,13 +80,14 @@ def list_keys(as_json: bool, config: str, analyst: str | None) -> None:
     """
     from sfumato.cli.terminal.keys import render_keys
     from sfumato.ledger.api_keys import ApiKeys
+    from sfumato.wire import KeyRow
 
     moment = now()
     with open_books(config) as (settings, ledger):
         found = ApiKeys(ledger).list(analyst)
         if analyst is not None and not found:
             settings.analyst(analyst)
-    rows = [{**key.to_dict(), "state": key.state(moment)} for key in found]
+    rows = [{**KeyRow.of_key(key).to_dict(), "state": key.state(moment)} for key in found]
     print_result({"rows": rows}, lambda: render_keys(found, moment), as_json=as_json)
 
 
@@ -103,7 +105,8 @@ def revoke(as_json: bool, config: str, id: str) -> None:  # noqa: A002
     """
     from sfumato.cli.terminal.keys import render_revocation
     from sfumato.ledger.api_keys import ApiKeys
+    from sfumato.wire import KeyRow
 
     with open_books(config) as (_, ledger):
         key = ApiKeys(ledger).revoke(id, now())
-    print_result(key.to_dict(), lambda: render_revocation(key), as_json=as_json)
+    print_result(KeyRow.of_key(key).to_dict(), lambda: render_revocation(key), as_json=as_json)

@@ -45,10 +45,6 @@ class ApiKey:
             return "revoked"
         return "valid" if self.expires is None or now < self.expires else "expired"
 
-    def to_dict(self) -> dict[str, Any]:
-        fields = {"id": self.id, "prefix": self.prefix, "analyst": self.analyst, "role": self.role}
-        return fields | {name: _text(getattr(self, name)) for name in ("created", "expires", "revoked")}
-
 
 class ApiKeys:
     """The keys in a ledger. Thread-safe; any number of processes may use them.

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Any
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import Config
@@ -49,15 +48,6 @@ class Spent:
     period: date | None
     charge: Charge
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "day": self.day.isoformat(),
-            "analyst": self.analyst,
-            "account": self.account,
-            "period": None if self.period is None else self.period.isoformat(),
-            "charge": self.charge.to_dict(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -75,11 +65,6 @@ class Usage:
             totals[row.account, row.analyst] += row.charge
         return dict(sorted(totals.items()))
 
-    def to_dict(self) -> dict[str, Any]:
-        """{"since": day, "until": day, "rows": [{"day", "analyst", "account", "period", "charge": C}, ...]}"""
-        rows = [row.to_dict() for row in self.rows]
-        return {"since": self.since.isoformat(), "until": self.until.isoformat(), "rows": rows}
-
 
 @dataclass(frozen=True, slots=True)
 class DryAccount:
@@ -91,10 +76,6 @@ class DryAccount:
     either: int
     of: int
 
-    def to_dict(self) -> dict[str, Any]:
-        dry = {"information": self.information, "calls": self.calls, "either": self.either}
-        return {"day": self.day, "dry": dry, "of": self.of}
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -105,17 +86,6 @@ class Forecast:
     periods: int
     notes: Sequence[str] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """{"forecast": [{"budget": C, "days": [D, ...]}, ...], "notes": [...]}
-
-        D = {"day": 1, "dry": {"information": 2, "calls": 1, "either": 2}, "of": 40}: numbers of analyst-periods.
-        """
-        listed = [
-            {"budget": budget.to_dict(), "days": [day.to_dict() for day in days]}
-            for budget, days in self.budgets.items()
-        ]
-        return {"forecast": listed, "notes": list(self.notes)}
-
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -123,9 +93,6 @@ class Overview:
 
     usage: Usage
     forecast: Forecast
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self.usage.to_dict(), **self.forecast.to_dict()}
 
 
 def overview(ledger: Ledger, config: Config, since: date, until: date, *, budgets: Sequence[Charge] = ()) -> Overview:

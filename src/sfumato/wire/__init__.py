@@ -19,7 +19,7 @@ from sfumato.wire.notes import Note, note
 from sfumato.wire.problem import Problem
 from sfumato.wire.report import EXACT, Report
 from sfumato.wire.tables import ColumnInfo, MeasureInfo, ReportRow, TableRow, Tables
-from sfumato.wire.usage import BudgetForecast, DryCounts, DryDay, SpentRow, UsageReport
+from sfumato.wire.usage import BudgetForecast, DryCounts, DryDay, SpendingReport, SpentRow, UsageReport
 
 __all__ = [
     "EXACT",
@@ -44,6 +44,7 @@ __all__ = [
     "Report",
     "ReportPromise",
     "ReportRow",
+    "SpendingReport",
     "SpentRow",
     "StoredAnswer",
     "TableRow",

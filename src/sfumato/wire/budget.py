@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -91,6 +91,13 @@ class KeyRow(Record, frozen=True, kw_only=True):
     prefix: str
     analyst: str
     role: Role
-    created: datetime
-    expires: datetime | None
-    revoked: datetime | None
+    created: str
+    expires: str | None
+    revoked: str | None
+
+    @classmethod
+    def of_key(cls, key: Any) -> KeyRow:
+        """The record of a key whose moments are date-times."""
+        values = {name: getattr(key, name) for name in cls.__struct_fields__}
+        moments = {name: each for name, each in values.items() if isinstance(each, datetime)}
+        return cls(**values | {name: each.isoformat(timespec="microseconds") for name, each in moments.items()})

@@ -44,12 +44,17 @@ class BudgetForecast(Record, frozen=True):
     days: list[DryDay]
 
 
-class UsageReport(Record, frozen=True, kw_only=True):
-    """Spending per day, analyst and account, and how many would have exhausted a budget by each day."""
+class SpendingReport(Record, frozen=True, kw_only=True):
+    """Spending per day, analyst and account."""
 
     since: date
     until: date
     rows: list[SpentRow]
+
+
+class UsageReport(SpendingReport, frozen=True, kw_only=True):
+    """Spending per day, analyst and account, and how many would have exhausted a budget by each day."""
+
     forecast: list[BudgetForecast]
     notes: list[str]
 
