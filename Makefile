@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test exhaustive check bench docs clean
 
 demo: .venv/base ## the service, on generated data, until Ctrl-C (ARGS=--once: until it has answered)
 	$(BIN)/sfumato demo $(ARGS)
 
 test: .venv/dev ## every test, on all cores
 	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+
+exhaustive: .venv/dev ## every test, with more repeats: for hours in which nothing else is to be done
+	EXHAUSTIVE=1 $(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 check: .venv/dev ## the gate: format, lint, types, layers, fast tests
 	$(BIN)/ruff format --check .

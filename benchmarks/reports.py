@@ -26,7 +26,7 @@ from sfumato.mechanisms.consistency import Tree
 from sfumato.mechanisms.report_noise import canonical_laplace
 from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.entities import Family
-from sfumato.query.reports.policy import Attribute, ReportPolicy, Statistic
+from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic
 from sfumato.reports.numbers import Numbers
 from sfumato.session import Session
 
@@ -92,7 +92,7 @@ def shown(ads: Ads, statistic: str, epsilon: float) -> Shown:
     exact = ads.events[statistic]
     rng = Rng.keyed(KEY, context(statistic=statistic))
     stored = canonical_laplace(exact, epsilon=Fraction(str(epsilon)), rng=rng)
-    made = _numbers(statistic, epsilon).made({(statistic, TITLE): stored[np.newaxis]})
+    made = _numbers(statistic, epsilon).compute({(statistic, TITLE): stored[np.newaxis]})
     return Shown(exact, stored, made[statistic, TITLE][:, 0])
 
 
@@ -103,7 +103,7 @@ def _numbers(statistic: str, epsilon: float) -> Numbers:
         "ads",
         "at",
         calendar,
-        {statistic: Statistic(statistic, {"day": Fraction(str(epsilon))})},
+        {statistic: ReportStatistic(statistic, {"day": Fraction(str(epsilon))})},
         {TITLE: Attribute(TITLE, "integer", tuple(range(VALUES)))},
     )
     spans = calendar.partition(first, first + QUERIES * DAY)

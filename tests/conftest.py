@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from sfumato.mechanisms import Rng
 from tests.helpers import postgres
+from tests.helpers.repeats import EXHAUSTIVE
 
 # Contract tests are inherited, so one test runs in several classes: that is the point of them.
 settings.register_profile(
@@ -30,6 +31,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         run = ExitStack()
         run.enter_context(postgres.running(session.config._tmp_path_factory.getbasetemp()))
         session.config.add_cleanup(run.close)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Not a `-m` in the settings: the `-m` of a command line would replace it."""
+    left_out = [] if EXHAUSTIVE else [item for item in items if item.get_closest_marker("exhaustive")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
 @pytest.fixture(scope="session")

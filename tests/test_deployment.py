@@ -272,7 +272,7 @@ def test_the_image_serves_without_rights_on_a_read_only_root(
     with serving(box, words, settings) as process:
         assert process.stdout is not None
         assert f"127.0.0.1:{port}" in process.stdout.readline(), process.communicate()
-        with Client(f"http://127.0.0.1:{port}", key, retries=20, sleep=lambda _: time.sleep(0.3)) as client:
+        with Client(f"http://127.0.0.1:{port}", key, retries=100, sleep=lambda _: time.sleep(0.3)) as client:
             answer = client.ask("SELECT region, members FROM engagements GROUP BY region")
             again = client.ask("SELECT region, members FROM engagements GROUP BY region")
         run(box.command([word.replace("8080", port) for word in HEALTHY], settings, **inside))

@@ -46,13 +46,38 @@ def test_a_second_connection_reads_what_the_first_wrote(postgres_url):
     assert ask(postgres_url, "SELECT word FROM notes") == "ünï"
 
 
-def test_a_database_is_dropped_though_somebody_is_connected(postgres_server):
+CHANGES = {
+    "a table": "CREATE TABLE notes (word text)",
+    "a type": "CREATE TYPE mood AS ENUM ('sad')",
+    "a schema": "CREATE SCHEMA other",
+    "a function": "CREATE FUNCTION one() RETURNS int LANGUAGE SQL AS 'SELECT 1'",
+    "a right": "GRANT CREATE ON SCHEMA public TO PUBLIC",
+    "a limit": "ALTER DATABASE {name} CONNECTION LIMIT 5",
+    "a setting": "ALTER DATABASE {name} SET statement_timeout = 1000",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_database_is_dropped_though_somebody_is_connected(postgres_server, change):
     with postgres.database(postgres_server) as url:
-        forgotten = psycopg.connect(url)
+        forgotten = psycopg.connect(url, autocommit=True)
+        forgotten.execute(CHANGES[change].format(name=forgotten.info.dbname))
     with forgotten, pytest.raises(psycopg.OperationalError):
         forgotten.execute("SELECT 1")
     with pytest.raises(psycopg.OperationalError, match="does not exist"):
         psycopg.connect(url)
+
+
+def test_a_database_that_had_a_ledger_is_empty_again_though_somebody_is_connected(postgres_server):
+    with postgres.database(postgres_server) as url:
+        forgotten = psycopg.connect(url, autocommit=True)
+        forgotten.execute("CREATE SCHEMA sfumato")
+        forgotten.execute("CREATE TABLE sfumato.journal (n int)")
+    with forgotten, pytest.raises(psycopg.OperationalError):
+        forgotten.execute("SELECT 1")
+    with postgres.database(postgres_server) as again:
+        assert again == url
+        assert ask(again, "SELECT count(*) FROM pg_namespace WHERE nspname = 'sfumato'") == 0
 
 
 def test_the_server_is_not_root(postgres_server, postgres_url):

@@ -18,7 +18,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from sfumato.accounting import NOTHING
 from sfumato.catalog import Catalog
@@ -29,17 +29,13 @@ from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import Key, Plan, plan
 from sfumato.query.policy import Policy
-from sfumato.query.request import Request
+from sfumato.query.request import NOT_A_REQUEST, Request, RequestLike
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
-from sfumato.query.values import typed
+from sfumato.query.values import read_value
 from sfumato.spending import Purchase, Runtime, spend, without_frames
 from sfumato.wire import AccountStanding, Answer, Note, Receipt, ReceiptCore, StoredAnswer, note
 from sfumato.wire import notes as codes
-
-RequestLike: TypeAlias = str | Request | Mapping[str, Any]
-
-NO_REQUEST = "a question is SQL, a TopK, a Histogram or a Total, or one of these as a dictionary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +133,7 @@ def _key(plan: Plan, cells: tuple[Any, ...]) -> Key | None:
     """None for what no domain holds: a number of too many digits, which the engine took for one of the domain."""
     described = zip(plan.columns, plan.types, cells, strict=True)
     try:
-        return tuple(typed(name, kind, cell) for name, kind, cell in described)
+        return tuple(read_value(name, kind, cell) for name, kind, cell in described)
     except NotSupported:
         if "number" in plan.types:
             return None
@@ -278,5 +274,5 @@ def _read(request: RequestLike, policy: Policy) -> Request:
     if isinstance(request, Mapping):
         return read_request(request, policy)
     if not isinstance(request, Request):
-        raise NotSupported(NO_REQUEST)
+        raise NotSupported(NOT_A_REQUEST)
     return request

@@ -12,9 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sfumato.config import Config, EngineSettings, TableSettings
-from sfumato.config.reports import ReportSettings
-from sfumato.config.sections import Reference
+from sfumato.config import Config, EngineSettings, Reference, ReportSettings, TableSettings
 from sfumato.engines.base import ColumnType, Engine
 from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
 from sfumato.errors import ConfigError, EngineFailed
@@ -134,7 +132,9 @@ def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
             if isinstance(column.domain, Reference):
                 sources.setdefault(column.domain.table, located(column.domain.table, config.folder))
     for report in (report for report in config.reports.values() if report.table in tables):
-        sources |= {public: located(public, config.folder) for public in report.public() if public not in sources}
+        sources |= {
+            public: located(public, config.folder) for public in report.public_tables() if public not in sources
+        }
     limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
     types = {name: written_types(table) | _summed(config, name) for name, table in tables.items()}
     try:

@@ -64,7 +64,18 @@ class Refused(SfumatoError):
 
 
 class NotSupported(Refused):
-    """The question has no private form here. The message names the nearest one that has."""
+    """The question has no private form here. The message names the nearest one that has.
+
+    `field` is the part of the question that is refused, "" where it is no single one; `problem` is the message without
+    it.
+    """
+
+    def __init__(self, problem: str, field: str = "") -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.field, self.problem = field, problem
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.problem, self.field)
 
 
 class BudgetExhausted(Refused):

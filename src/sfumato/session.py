@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from msgspec.structs import replace as replace_fields
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
-from sfumato.answer import Planner, RequestLike, answer, answer_listing, complete
+from sfumato.answer import Planner, answer, answer_listing, complete
 from sfumato.catalog import Catalog
 from sfumato.config import Config, load_config, noise_key
-from sfumato.errors import Conflict, InvalidArgument, NotFound, NotSupported, SfumatoError
+from sfumato.errors import Conflict, InvalidArgument, NotFound, SfumatoError
 from sfumato.ledger import (
     Account,
     EarlierCall,
@@ -34,7 +34,9 @@ from sfumato.ledger import (
 from sfumato.ledger.cells import Seals
 from sfumato.mechanisms import Step
 from sfumato.query.policy import TablePolicy
-from sfumato.query.values import plain
+from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
+from sfumato.query.request import RequestLike
+from sfumato.query.values import json_value
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
 from sfumato.spending import Runtime, forfeit
@@ -164,39 +166,20 @@ class Session:
         before, most = None if cursor is None else int(cursor), whole("rows", rows, at_least=1, at_most=10_000)
         return Charges.from_attributes(self._runtime.ledger.history(analyst, before=before, rows=most))
 
+    @takes_report_keywords
     def report(
         self,
         report: str | Mapping[str, Any] | None = None,
         *,
         analyst: str,
-        statistics: str | Sequence[str] | None = None,
-        entity: Mapping[str, str] | None = None,
-        attribute: str | None = None,
-        start: str | date | None = None,
-        end: str | date | None = None,
-        granularity: str | None = None,
-        top: int | None = None,
-        options: Sequence[str] | None = None,
+        **keywords: Unpack[ReportKeywords],
     ) -> Report:
         """Numbers of an entity over time, which stay what they are. Free; the receipt carries the report's guarantee.
 
         The range is [start, end), as clocks show it in the report's zone. Or hand over the whole question as the HTTP
         interface takes it.
         """
-        keywords = {
-            "statistics": statistics,
-            "entity": entity,
-            "attribute": attribute,
-            "start": start,
-            "end": end,
-            "granularity": granularity,
-            "top": top,
-            "options": options,
-        }
-        given = {name: value for name, value in keywords.items() if value is not None}
-        if isinstance(report, Mapping) and given:
-            raise NotSupported(f"{next(iter(given))}: stands beside a whole question; put it inside")
-        question = report if isinstance(report, Mapping) else {"report": report, **given}
+        question = report_question(report, keywords)
         reader = self.config.analyst(analyst)
         return self._reports.report(question, reader.entities, self.budget(analyst).accounts[0])
 
@@ -325,7 +308,7 @@ def _describe(table: TablePolicy) -> TableRow:
         ColumnInfo(
             name=column.name,
             type=column.type,
-            domain="unknown" if column.domain is None else [plain(value) for value in column.domain],
+            domain="unknown" if column.domain is None else [json_value(value) for value in column.domain],
             max_groups=column.max_groups,
         )
         for column in table.columns.values()

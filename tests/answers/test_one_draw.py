@@ -28,6 +28,7 @@ from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
+from tests.helpers.repeats import repeats
 from tests.helpers.worlds import NOW, REGIONS, World, lasting
 
 ANALYSTS = ("anna", "ben", "olga")
@@ -335,7 +336,7 @@ def bare_world(tmp_path) -> World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10))])
+@pytest.mark.parametrize("seed", range(repeats(10, 100)))
 def test_no_draw_is_seen_on_two_states_of_the_data(bare_world, monkeypatch, seed):
     walk = walked(bare_world, seed, 120, monkeypatch)
     assert walk.counts["answers"] > 20
@@ -384,7 +385,9 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
     "broken", [constant_nonces, stored_rankings_ignored, nonces_kept_in_a_recovery, no_fence], ids=lambda f: f.__name__
 )
 def test_the_walk_finds_a_draw_that_is_seen_twice(tmp_path, monkeypatch, broken):
-    for seed in range(60):
+    # One walk in ten finds the rarest of them, and sixty all but one time in 500. The first that does so today is tried
+    # first; which one it is says nothing about the power of the others.
+    for seed in range(19, 79):
         world = World(tmp_path / str(seed))
         world.folder.mkdir()
         broken(monkeypatch)

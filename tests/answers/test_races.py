@@ -17,7 +17,8 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import BudgetExhausted
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
-from tests.helpers.worlds import World, alone, crowd, lasting, new_world, notes, spent, standing
+from tests.helpers.children import alone
+from tests.helpers.worlds import World, crowd, lasting, new_world, notes, spent, standing
 
 pytestmark = pytest.mark.slow  # processes, not threads
 

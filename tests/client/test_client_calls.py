@@ -14,6 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.accounting import Charge
+from sfumato.client import calls
 from sfumato.client.exchange import MAX_REPLY_BYTES
 from sfumato.errors import (
     BudgetExhausted,
@@ -335,6 +336,36 @@ print([name for name in ("duckdb", "numpy", "sfumato.session", "sfumato.mechanis
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_importing_the_client_imports_nothing_heavy():
+    heavy = {"click", "cryptography", "duckdb", "httpx2", "numpy", "pandas", "rich", "sqlglot", "sfumato.mechanisms"}
+    code = f"""
+import sys
+import sfumato.client, sfumato.client.dbapi
+sfumato.TopK("engagements", "article", "members", {{"region": "emea"}})
+print(sorted({heavy!r} & {{*sys.modules}}))
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_both_clients_have_the_calls_of_the_interface():
+    for name in ("ask", "report", "estimate", "recall", "budget", "charges", "tables", "usage"):
+        call, methods = getattr(calls, name), (getattr(sf.Client, name), getattr(sf.AsyncClient, name))
+        for method in methods:
+            assert (method.__name__, method.__doc__) == (name, call.__doc__)
+            own = [*inspect.signature(method).parameters.values()][1:]
+            assert own == [*inspect.signature(call).parameters.values()]
+        assert [inspect.iscoroutinefunction(method) for method in methods] == [False, True]
+
+
+@both
+def test_an_unknown_keyword_of_a_report_is_a_type_error(call):
+    service = Scripted([ok(REPORT)])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tops'; did you mean top"):
+        call(service, "report", "ads", named={"tops": 3})
+    assert not service.requests
 
 
 def test_a_missing_httpx2_is_explained(monkeypatch):

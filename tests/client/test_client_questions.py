@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.client.bodies import MAX_LEVELS, MAX_NODES, body_of
+from sfumato.client.bodies import request_body
 from sfumato.errors import NotSupported
-from sfumato.query import request
+from sfumato.query.filters import canonical_filter
 from sfumato.query.predicate import AllOf, AnyOf, In, Values
-from sfumato.query.request import Histogram, TopK, Total, canonical
+from sfumato.query.request import MAX_NODES, Histogram, TopK, Total
 from sfumato.query.serial import read_request
 from tests.helpers.fake_service import ANSWER, Scripted, async_call, ok, policy, sync_call
 
@@ -31,7 +31,7 @@ class Region(enum.StrEnum):
 
 
 def arrived(question):
-    return json.loads(body_of(question))
+    return json.loads(request_body(question))
 
 
 def refusal(work):
@@ -94,7 +94,7 @@ def test_a_filter_means_the_same_on_the_other_side(where, make):
     question = question or (Total("engagements", "members", where) if make is Total else make(where))
     read = read_request(arrived(question), policy())
     assert type(read) is type(question)
-    assert canonical(read.where, TABLE) == canonical(question.where, TABLE)
+    assert canonical_filter(read.where, TABLE) == canonical_filter(question.where, TABLE)
     for name in ("measure", "k", "counts"):
         assert getattr(read, name, None) == getattr(question, name, None)
     assert tuple(getattr(read, "by", ())) == tuple(getattr(question, "by", ()))
@@ -105,7 +105,7 @@ def test_dictionaries_carry_the_same_values(where):
     read = read_request(
         arrived({"type": "total", "table": "engagements", "measure": "members", "where": where}), policy()
     )
-    assert canonical(read.where, TABLE) == canonical(where, TABLE)
+    assert canonical_filter(read.where, TABLE) == canonical_filter(where, TABLE)
 
 
 @given(st.one_of(st.integers(-(2**62), 2**62), st.floats(-1e14, 1e14).filter(lambda x: x == 0 or abs(x) > 1e-9)))
@@ -138,14 +138,14 @@ REFUSED_WHERES = [
 
 @pytest.mark.parametrize("where", REFUSED_WHERES, ids=range(len(REFUSED_WHERES)))
 def test_what_embedded_use_refuses_is_refused_here(where):
-    assert refusal(lambda: canonical(where, TABLE))
-    assert refusal(lambda: body_of(TopK("engagements", "article", "members", where)))
-    assert refusal(lambda: body_of({"type": "top_k", "where": where}))
+    assert refusal(lambda: canonical_filter(where, TABLE))
+    assert refusal(lambda: request_body(TopK("engagements", "article", "members", where)))
+    assert refusal(lambda: request_body({"type": "top_k", "where": where}))
 
 
 def test_a_number_that_json_does_not_keep_says_the_way_out():
     with pytest.raises(NotSupported, match=r"score is compared with a number of more digits .* write it as text"):
-        body_of({"where": {"score": {"ge": Decimal("0.12345678901234567890")}}})
+        request_body({"where": {"score": {"ge": Decimal("0.12345678901234567890")}}})
 
 
 def nested(depth):
@@ -153,13 +153,12 @@ def nested(depth):
 
 
 def test_size_and_depth_are_refused_in_the_same_words():
-    assert (MAX_LEVELS, MAX_NODES) == (request.MAX_LEVELS, request.MAX_NODES)
     endless = {}
     endless["not"] = endless
     for where in (nested(70), {"n": [*range(MAX_NODES + 1)]}, endless):
-        words = refusal(lambda where=where: canonical(where, TABLE))
+        words = refusal(lambda where=where: canonical_filter(where, TABLE))
         assert words
-        assert refusal(lambda where=where: body_of({"type": "total", "where": where})) == words
+        assert refusal(lambda where=where: request_body({"type": "total", "where": where})) == words
 
 
 @pytest.mark.parametrize("call", [sync_call, async_call])
@@ -173,17 +172,16 @@ def test_what_is_no_question_is_refused_in_the_words_of_a_session(call, question
 
 def test_the_words_are_those_of_a_session():
     from sfumato import answer
-    from sfumato.client import bodies
 
-    assert refusal(lambda: answer._read(7, policy())) == bodies._QUESTION
-    assert refusal(lambda: read_request({7: 1}, policy())) == refusal(lambda: body_of({7: 1}))
+    assert refusal(lambda: answer._read(7, policy())) == refusal(lambda: request_body(7))
+    assert refusal(lambda: read_request({7: 1}, policy())) == refusal(lambda: request_body({7: 1}))
 
 
 def test_sql_goes_as_it_is():
     text = "SELECT 'ü\\' -- \U0001f600"
     assert arrived(text) == {"sql": text}
     with pytest.raises(NotSupported, match="surrogate"):
-        body_of("SELECT '\ud800'")
+        request_body("SELECT '\ud800'")
 
 
 def test_defaults_are_left_out():

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sfumato.accounting import Charge
 from sfumato.client import dbapi
-from sfumato.client.selects import bound, literal
+from sfumato.client.selects import bind, literal
 from sfumato.errors import BudgetExhausted, NotSupported, RateLimited, Unauthorized
 from tests.helpers.fake_service import KEY, URL, Reading, Scripted, page, refused
 
@@ -198,7 +198,7 @@ def test_parameters_are_bound_in_their_order(connection, service):
 @pytest.mark.parametrize("value", ["x' OR 'a' = 'a", "'; DROP TABLE x; --", "\\", "\\'", "a\nb", "?", '"', "/*", ""])
 def test_a_text_stays_a_text(value):
     for around in ("x = ?", "x = -?", "x = 'a'?", "x = ?'b'"):
-        tokens = sqlglot.tokenize(bound(around, [value]))
+        tokens = sqlglot.tokenize(bind(around, [value]))
         assert value in [token.text for token in tokens if token.token_type.name == "STRING"]
         assert len(tokens) == len(sqlglot.tokenize(around))
 

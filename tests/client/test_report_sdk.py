@@ -119,11 +119,11 @@ def test_an_enum_of_text_counts_by_its_value():
 
 UNSENT = [
     ({"entity": {7: "x"}}, "entity: must have names that are text"),
-    ({"entity": {"campaign": object()}}, "campaign: is of a kind"),
-    ({"entity": {"campaign": b"7"}}, "campaign: is of a kind"),
-    ({"statistics": {"clicks"}}, "statistics: is of a kind"),
-    ({"start": 0.5, "top": Decimal(5)}, "top: is of a kind"),
-    ({"start": timedelta(1)}, "start: is of a kind"),
+    ({"entity": {"campaign": object()}}, "campaign: must be text, a number, a list or a day"),
+    ({"entity": {"campaign": b"7"}}, "campaign: must be text, a number, a list or a day"),
+    ({"statistics": {"clicks"}}, "statistics: must be text, a number, a list or a day"),
+    ({"start": 0.5, "top": Decimal(5)}, "top: must be text, a number, a list or a day"),
+    ({"start": timedelta(1)}, "start: must be text, a number, a list or a day"),
     ({"start": float("nan")}, "what JSON does not"),
     ({"top": 10**5000}, "what JSON does not"),
     ({"attribute": "\ud800"}, "half a character"),

@@ -33,7 +33,8 @@ from sfumato.query.predicate import EVERYTHING, In, Predicate, Values
 from sfumato.query.reports.calendar import Calendar, Span
 from sfumato.query.reports.entities import Entities, Family
 from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic, guarantee
-from sfumato.reports.cells import Block, Cells, exact_counts
+from sfumato.reports.cells import Block, Cells
+from sfumato.reports.exact import exact_counts
 from sfumato.reports.numbers import Numbers
 from sfumato.session import Session
 from tests.helpers.laws import TOLERANCE, NoiseLaw, exact_delta, paired, renyi, shift_pair
@@ -550,7 +551,7 @@ class TestErrata:
         alone = Family(((),), Tree((-1,)), (True,))
         numbers = Numbers(over, alone, (Span("day", moment, moment),) * 3, options=(), steps=((0, 1, 2),))
         for noisy in ([3, -3, 0], [5, -2, -1], [-4, 1, 1]):
-            [[[shown]]] = numbers.made({("views", None): np.array(noisy).reshape(1, 3, 1)})["views", None]
+            [[[shown]]] = numbers.compute({("views", None): np.array(noisy).reshape(1, 3, 1)})["views", None]
             assert shown == max(sum(noisy), 0)
 
     def test_rounded_laplace_is_wasteful(self) -> None:
@@ -612,7 +613,11 @@ class TestErrata:
             at = dataclasses.replace(place, **changed)
             block = Block(over, "title", ("views", "clicks"), (("a",),), ())
             seal = Seal(at, number, nonce)
-            return Cells(over, None, None, key)._part(at, definition, seal, np.zeros(200, np.int64), block)[1].counts
+            return (
+                Cells(over, None, None, key)
+                ._draw_vector(at, definition, seal, np.zeros(200, np.int64), block)[1]
+                .counts
+            )
 
         others = [
             noise(definition="e"),

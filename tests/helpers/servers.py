@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.api_keys import ApiKeys
 from tests.helpers.worlds import World
 
-PATIENCE_S = 30
+PATIENCE_S = 120  # before a test gives up; no test takes longer because of it, however busy the machine
 
 # A question with this literal in its filter keeps the engine busy: for a while, until it is interrupted, or until it is
 # closed; the last without work for the machine.
@@ -156,6 +156,14 @@ def wait_until_ready(server: Server) -> None:
     raise RuntimeError(f"the service did not become ready:\n{server.said()}")
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"it did not come within {PATIENCE_S} s")
+        time.sleep(0.01)
+
+
 def new_key(world: World, analyst: str = "anna", role: str = "analyst") -> str:
     """An API key, made past the command line, which takes a second."""
     config = load_config(world.path)
@@ -170,7 +178,7 @@ def run(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Another command of `sfumato` on this world."""
     code = "from sfumato.cli import main; main()"
     command = [sys.executable, "-c", code, *arguments, "--config", str(world.path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def one_unit(number: int) -> dict[str, Any]:

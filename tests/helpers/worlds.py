@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 
 from sfumato.accounting import Charge
 from sfumato.session import Session
-from tests.helpers.children import environment
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 REGIONS = ("amer", "apac", "emea")
@@ -80,6 +79,16 @@ count_noise = "{count_noise}"
 """
 
 
+@cache
+def _database(seed: int, people: int) -> bytes:
+    """A database file with these rows. Hundreds of tests want the same one, and it takes half of their set-up."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.duckdb"
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(_ROWS.format(seed=seed, people=people, titles=list(TITLES), regions=list(REGIONS)))
+        return path.read_bytes()
+
+
 @dataclass
 class World:
     """A folder that a `Session` can be opened on. Every `write_*` may be called again, to change the world."""
@@ -101,9 +110,7 @@ class World:
 
     def write_rows(self, seed: int = 1, people: int = 3000) -> None:
         beside = self.folder / "rows.new"
-        beside.unlink(missing_ok=True)
-        with duckdb.connect(str(beside)) as connection:
-            connection.execute(_ROWS.format(seed=seed, people=people, titles=list(TITLES), regions=list(REGIONS)))
+        beside.write_bytes(_database(seed, people))
         beside.replace(self.database)
 
     def write_key(self, fill: int = 7) -> None:
@@ -193,23 +200,6 @@ def notes(world: World) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for row in sorted(world.tables()["journal"]):
         if row[2] == "settle":
             yield row[3], row[6], json.loads(row[10])
-
-
-def alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What `function(*arguments)` returns in a process of its own with one thread, which may fork as it likes.
-
-    Arguments and result travel as JSON. The function must be at the top of its module.
-    """
-    code = (
-        "import importlib, json, sys; name, function, arguments = sys.argv[1:]; "
-        "found = getattr(importlib.import_module(name), function)(*json.loads(arguments)); "
-        "print('\\n' + json.dumps(found))"
-    )
-    command = [sys.executable, "-c", code, function.__module__, function.__name__, json.dumps(arguments)]
-    one_thread = environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=one_thread)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def fork(work: Callable[[], Any]) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 10
+PATIENCE_S = 120
 HASTY = "import sfumato.service.protocol as protocol; protocol.MAX_HEAD_S = 1.0\n"
 MISSING = "import sys; sys.modules['httptools'] = None\n"
 

@@ -19,19 +19,23 @@ import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
 from sfumato.client.client import Client
 from sfumato.service.pools import ASK
-from tests.helpers.servers import ENDLESS, IDLE, SLEEPY, SLOW, Server, new_key, one_unit, run
+from tests.helpers.repeats import repeats
+from tests.helpers.servers import ENDLESS, IDLE, PATIENCE_S, SLEEPY, SLOW, Server, new_key, one_unit, run, wait_until
 from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 
-KILLS, CALLERS, QUESTIONS, LATEST_S = 20, 4, 400, 0.6
+# Most kills meet four calls under way, each somewhere on its path. A moment that takes a share f of the path is missed
+# by all of them with probability (1 - f)^(4 * KILLS); tests/answers/test_kills.py kills at every step of it.
+KILLS, CALLERS, QUESTIONS, LATEST = repeats(8, 40), 4, 400, 20
 ENDS = (0, -signal.SIGTERM, 128 + signal.SIGINT)  # uvicorn ends with the signal that stopped it
 GRACE = "import sfumato.service.server as serving; serving.GRACE_S = 2\n"
+NO_END = "import sfumato.service.server as serving; serving.GRACE_S = 100_000\n"
 
 
 def post(server: Server, key: str, question: Any, once: str | None = None) -> httpx2.Response:
     headers = {"Authorization": f"Bearer {key}"} | ({} if once is None else {"Idempotency-Key": once})
-    return httpx2.post(f"{server.url}/v1/answers", json=question, headers=headers, timeout=30)
+    return httpx2.post(f"{server.url}/v1/answers", json=question, headers=headers, timeout=PATIENCE_S)
 
 
 def differing(literal: int, number: int) -> dict[str, Any]:
@@ -44,10 +48,7 @@ def holds(world: World) -> int:
 
 
 def wait_for_holds(world: World, wanted: int) -> None:
-    end = time.monotonic() + 15
-    while holds(world) != wanted and time.monotonic() < end:
-        time.sleep(0.05)
-    assert holds(world) == wanted
+    wait_until(lambda: holds(world) == wanted)
 
 
 def verified(world: World) -> bool:
@@ -63,7 +64,7 @@ def test_what_is_running_is_answered_before_the_end(tmp_path, serve, signum):
         wait_for_holds(world, 4)
         server.process.send_signal(signum)
         replies = [each.result() for each in running]
-    assert server.process.wait(10) in ENDS
+    assert server.process.wait(PATIENCE_S) in ENDS
     assert [reply.status_code for reply in replies] == [200] * 4
     assert holds(world) == 0
     with pytest.raises(httpx2.ConnectError):
@@ -85,11 +86,10 @@ def test_what_does_not_end_stays_reserved_and_is_finished_by_the_next(tmp_path, 
         wait_for_holds(world, 1)
         since = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(8) in ENDS
-        took = time.monotonic() - since
+        assert server.process.wait(PATIENCE_S) in ENDS  # it ends, though what is running never would
+        assert time.monotonic() - since > 1.5  # not before the grace is over
         reply = running.result()
     assert (reply.status_code, reply.json()["type"], reply.headers["retry-after"]) == (503, "/problems/failed", "1")
-    assert 1.5 < took < 6
     assert holds(world) == 1
     assert list((world.folder / "tmp").iterdir()) == []
     again = serve(world)
@@ -104,14 +104,13 @@ def test_what_does_not_end_stays_reserved_and_is_finished_by_the_next(tmp_path, 
 
 def test_a_second_signal_ends_it_at_once(tmp_path, serve):
     world = new_world(tmp_path / "world")
-    server, key = serve(world, first=SLEEPY), new_key(world)
+    server, key = serve(world, first=SLEEPY + NO_END), new_key(world)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(post, server, key, one_unit(ENDLESS))
         wait_for_holds(world, 1)
-        server.process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-        server.process.send_signal(signal.SIGINT)
-        server.process.wait(10)
+        while server.process.poll() is None:  # until one has come after the first was noticed
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
         running.exception()
     serve(world)
     wait_for_holds(world, 0)
@@ -119,12 +118,10 @@ def test_a_second_signal_ends_it_at_once(tmp_path, serve):
 
 def test_an_idle_connection_does_not_hold_up_the_end(tmp_path, serve):
     world = new_world(tmp_path / "world")
-    server = serve(world)
+    server = serve(world, first=NO_END)
     with httpx2.Client(base_url=server.url) as http:
         assert http.get("/healthz").status_code == 200
-        since = time.monotonic()
-        server.stop()
-        assert time.monotonic() - since < 5
+        server.stop()  # waits for its end, and fails if it does not come while the connection is open
 
 
 def test_traces_are_sent_before_the_end(tmp_path, serve):
@@ -141,7 +138,7 @@ def test_the_ledger_that_goes_away_is_told_and_comes_back(tmp_path, serve):
     assert post(server, key, one_unit(1)).status_code == 200
     ledger, away = world.folder / "ledger.db", world.folder / "away.db"
     ledger.rename(away)
-    time.sleep(2.1)  # a look at the parts is good for two seconds
+    wait_until(lambda: httpx2.get(f"{server.url}/readyz").status_code == 503)  # a look is good for two seconds
     ready = httpx2.get(f"{server.url}/readyz")
     assert (ready.status_code, ready.json()["checks"]["ledger"]) == (503, "not ok")
     assert httpx2.get(f"{server.url}/healthz").status_code == 200
@@ -150,8 +147,7 @@ def test_the_ledger_that_goes_away_is_told_and_comes_back(tmp_path, serve):
     assert post(server, key, one_unit(1)).status_code == 503
     assert not ledger.exists()
     away.rename(ledger)
-    time.sleep(2.1)
-    assert httpx2.get(f"{server.url}/readyz").status_code == 200
+    wait_until(lambda: httpx2.get(f"{server.url}/readyz").status_code == 200)
     assert post(server, key, one_unit(2)).status_code == 200
     assert [line for line in server.lines() if "error" in line] == []
 
@@ -163,7 +159,7 @@ def callers(server: Server, key: str, seen: list[tuple[int, str]], turn: int) ->
 
     def ask(place: int) -> None:
         chance = random.Random(1000 * turn + place)
-        with Client(server.url, key, retries=0, timeout_s=10) as client:
+        with Client(server.url, key, retries=0, timeout_s=PATIENCE_S) as client:
             while not stopped.is_set():
                 number = chance.randrange(QUESTIONS)
                 try:
@@ -186,8 +182,10 @@ def test_killed_at_any_moment_nothing_is_charged_twice(tmp_path, serve):
     key, chance, seen = new_key(world), random.Random(6), []
     for turn in range(KILLS):
         server = serve(world, "--log-level", "warning")
+        latest = len(seen) + chance.randrange(LATEST)  # counted, not timed: a busy machine comes as far
         with callers(server, key, seen, turn):
-            time.sleep(chance.uniform(0, LATEST_S))
+            wait_until(lambda latest=latest: len(seen) >= latest)
+            time.sleep(chance.uniform(0, 0.02))  # to anywhere within the next answers
             server.kill()
     last = serve(world)
     wait_for_holds(world, 0)
@@ -200,7 +198,7 @@ def test_killed_at_any_moment_nothing_is_charged_twice(tmp_path, serve):
             answer = client.ask(one_unit(number))
             assert json.dumps([answer.receipt.digest, *answer.rows]) == stored
             assert answer.receipt.charge == NOTHING
-    assert len(seen) > KILLS
+    assert len(seen) > 2 * KILLS
     assert verified(world)
 
 
@@ -215,9 +213,7 @@ def test_slow_questions_hold_up_nothing_but_questions(tmp_path, serve):
         wait_for_holds(world, each)
         for path in ("/healthz", "/readyz", "/v1/budget", "/v1/tables"):
             headers = {"Authorization": f"Bearer {key}"}
-            assert httpx2.get(f"{server.url}{path}", headers=headers, timeout=15).status_code == 200
-        since = time.monotonic()
+            assert httpx2.get(f"{server.url}{path}", headers=headers, timeout=PATIENCE_S).status_code == 200
         assert server.stop() in ENDS
-        assert time.monotonic() - since < 15
         assert {each.result().status_code for each in running} == {503}
     assert holds(world) == each

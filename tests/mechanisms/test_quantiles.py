@@ -131,12 +131,12 @@ def test_no_keys_and_no_quantiles():
 def test_ten_thousand_keys_do_not_take_long():
     points = np.random.default_rng(1).integers(0, 16**4, (10_000, 100))
     codes, counts = np.unique((points + 16**4 * np.arange(10_000)[:, None]).ravel(), return_counts=True)
-    start = time.perf_counter()
+    start = time.thread_time()
     tree().release(10_000, codes, counts, THREE, Rng.system())
-    middle = time.perf_counter()
+    middle = time.thread_time()
     choice(points=16**4).release(10_000, codes, counts, Rng.system())
-    assert middle - start < 6  # 0.7 s on two cores; a busy machine may take longer
-    assert time.perf_counter() - middle < 6  # 0.15 s
+    assert middle - start < 6  # 0.7 s of work, however busy the machine
+    assert time.thread_time() - middle < 6  # 0.15 s
 
 
 BAD_TREES = [

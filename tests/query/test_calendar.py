@@ -120,7 +120,7 @@ def test_ranges_off_the_grid_have_no_partition():
         calendar.partition(at(calendar, "2026-11-15T01:00"), at(calendar, "2026-11-16"))
     with pytest.raises(InvalidArgument, match=r"^end: .*: 2026-11-16 21:00 or 2026-11-17 00:00$"):
         calendar.partition(at(calendar, "2026-11-15"), at(calendar, "2026-11-16T23:59:59.999999"))
-    for method in (calendar.partition, calendar.fitting, calendar.ends):
+    for method in (calendar.partition, calendar.nearest_ranges, calendar.ends):
         with pytest.raises(InvalidArgument, match=r"^end: must not lie before start$"):
             method(at(calendar, "2026-11-16"), at(calendar, "2026-11-15"))
 
@@ -368,7 +368,7 @@ def test_the_two_nearest_ranges(drawn, later, longer):
     end = max(start, end + timedelta(microseconds=longer))
     edges = calendar.ends(start - 3 * DAY, end + 3 * DAY)
     all_ranges = [(low, high) for low, high in product(edges, edges) if low < high] if len(edges) < 120 else []
-    found = calendar.fitting(start, end)
+    found = calendar.nearest_ranges(start, end)
     far = [abs(low - start) + abs(high - end) for low, high in found]
     assert len(found) == 2
     assert all(low < high and calendar.fits(low) and calendar.fits(high) for low, high in found)
@@ -381,7 +381,9 @@ def test_the_nearest_ranges_by_example():
     calendar = Calendar(("day", "month"), "Europe/Berlin")
 
     def fitting(start, end):
-        return [tuple(walls(calendar, pair)) for pair in calendar.fitting(at(calendar, start), at(calendar, end))]
+        return [
+            tuple(walls(calendar, pair)) for pair in calendar.nearest_ranges(at(calendar, start), at(calendar, end))
+        ]
 
     def days(*pairs):
         return [(f"2026-11-{a:02} 00:00", f"2026-11-{b:02} 00:00") for a, b in pairs]
@@ -411,14 +413,14 @@ def test_the_nearest_ranges_by_example():
 )
 def test_what_is_complete_by_now(now, lag, found):
     calendar = Calendar(("3h", "day"), "Europe/Berlin")
-    assert walls(calendar, [calendar.complete(at(calendar, now), lag)]) == [found]
+    assert walls(calendar, [calendar.complete_until(at(calendar, now), lag)]) == [found]
 
 
 @given(ranges(), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_complete_is_the_last_boundary_that_is_old_enough(drawn, seconds, lag_seconds):
     calendar, start, _ = drawn
     now, lag = start + timedelta(seconds=seconds), timedelta(seconds=lag_seconds)
-    last = calendar.complete(now, lag)
+    last = calendar.complete_until(now, lag)
     assert calendar.fits(last)
     assert last + lag <= now < calendar.ceil(last + timedelta.resolution) + lag
     assert calendar.partition(last, last) == ()
@@ -551,15 +553,15 @@ def test_the_first_and_the_last_year(zone, level):
     for text in ("1900-01-01", "1900-01-01T00:00:01", "9998-12-31T23:59:59.999999"):
         moment = at(calendar, text)
         assert calendar.floor(moment) <= moment <= calendar.ceil(moment)
-        assert calendar.fitting(moment, moment)
-        assert calendar.partition(*calendar.fitting(at(calendar, "1900-01-02"), at(calendar, "1900-01-02"))[0])
+        assert calendar.nearest_ranges(moment, moment)
+        assert calendar.partition(*calendar.nearest_ranges(at(calendar, "1900-01-02"), at(calendar, "1900-01-02"))[0])
 
 
 def test_a_lag_that_is_too_long():
     calendar = Calendar(("day",), "UTC")
     now = at(calendar, "2026-11-15")
     with pytest.raises(InvalidArgument, match=r"^lag: must lie"):
-        calendar.complete(now, timedelta.max)
+        calendar.complete_until(now, timedelta.max)
 
 
 @pytest.mark.parametrize("moment", [datetime(2026, 11, 15), date(2026, 11, 15), "2026-11-15", None, 0, pandas.NaT])
@@ -570,7 +572,7 @@ def test_a_moment_carries_a_zone(moment):
     with pytest.raises(InvalidArgument, match=r"^start: must be a date-time that carries"):
         calendar.partition(moment, moment)
     with pytest.raises(InvalidArgument, match=r"^now: must be a date-time that carries"):
-        calendar.complete(moment, DAY)
+        calendar.complete_until(moment, DAY)
 
 
 @pytest.mark.parametrize("granularity", ["", "hour", "week", "All", None, 1, ["day"]])

@@ -191,7 +191,7 @@ def test_policies_that_make_no_sense_are_refused(make, words):
 
 
 def test_a_domain_of_the_wrong_type_is_refused():
-    with pytest.raises(NotSupported, match="n is compared with something that is not an integer"):
+    with pytest.raises(NotSupported, match="n is compared with something that is not a whole number"):
         Column("n", type="integer", domain=(1, "many"))
 
 

@@ -10,11 +10,12 @@ from fractions import Fraction
 import pytest
 
 from sfumato.errors import NotSupported
-from sfumato.query import listing, sql
+from sfumato.query import listing
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, TablePolicy
-from sfumato.query.sql import example, read_sql
+from sfumato.query.sql import read_sql
+from sfumato.query.sql.refusals import FORM, example, identifier
 
 REGIONS = ("amer", "apac", "emea")
 
@@ -97,7 +98,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("text", OTHERS, ids=lambda text: str(text)[:70])
 def test_another_question_is_none_and_not_parsed(text, policy, monkeypatch):
-    monkeypatch.setattr(listing, "parsed", lambda _: pytest.fail("parsed"))
+    monkeypatch.setattr(listing, "parse_select", lambda _: pytest.fail("parsed"))
     assert read_listing(text, policy) is None
 
 
@@ -182,9 +183,9 @@ def test_huge_listings_are_refused_before_anything_recurses(rest, policy):
 @pytest.mark.parametrize("piece", ["/*", "/**/", "--\n", "-- ", " ", "/* -- ", "SELECT ", "/**/SELECT "])
 def test_looking_at_a_text_takes_no_time(piece, policy):
     text = (piece * 20_000)[:20_000]
-    begun = time.perf_counter()
+    begun = time.thread_time()  # of work, not of the clock: others may use the machine
     assert read_listing(text, policy) is None
-    assert time.perf_counter() - begun < 0.5
+    assert time.thread_time() - begun < 1  # a millisecond; looking at all pairs of characters takes many seconds
 
 
 WORDS = ["region", "article", "member_id", "members", "DISTINCT", ",", "(", ")", "*", "=", "'a'", "5"]
@@ -230,8 +231,8 @@ def test_examples_are_read_whatever_things_are_called(name, prices):
     policy = Policy({name: table})
     assert plan(read_sql(example(table), policy), policy, prices).request["k"] == 3
     with pytest.raises(NotSupported, match="only in the data"):
-        read_listing(f"SELECT DISTINCT {sql.identifier(name)} FROM {sql.identifier(name)}", policy)
+        read_listing(f"SELECT DISTINCT {identifier(name)} FROM {identifier(name)}", policy)
 
 
 def test_a_table_without_measures_or_columns_gets_the_form():
-    assert example(TablePolicy("t", "who", {}, {})) == sql.FORM
+    assert example(TablePolicy("t", "who", {}, {})) == FORM

@@ -23,8 +23,8 @@ from sfumato.query.predicate import (
     Values,
     all_of,
     any_of,
-    negated,
-    pruned,
+    negate,
+    prune,
 )
 
 COLUMNS = {"n": range(-1, 7), "flag": (False, True), "word": ("", "a", "ab", "b", "c", "é")}
@@ -43,7 +43,7 @@ def leaves(draw):
 
 def branches(inner):
     parts = st.lists(inner, max_size=3)
-    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negated, inner)
+    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negate, inner)
 
 
 filters = st.recursive(leaves(), branches, max_leaves=8)
@@ -74,37 +74,37 @@ def test_joining_keeps_the_truth(parts, row):
 
 @given(filters, rows)
 def test_negation_flips_the_truth_and_leaves_null_alone(predicate, row):
-    assert truth(negated(predicate), row) == flipped(truth(predicate, row))
+    assert truth(negate(predicate), row) == flipped(truth(predicate, row))
 
 
 @given(filters, rows)
 def test_pruning_keeps_the_rows_that_pass(predicate, row):
-    assert (truth(pruned(predicate), row) is True) == (truth(predicate, row) is True)
+    assert (truth(prune(predicate), row) is True) == (truth(predicate, row) is True)
 
 
 @pytest.mark.slow
 @given(filters)
 def test_what_is_pruned_is_final(predicate):
-    found = pruned(predicate)
-    assert pruned(found) == found
+    found = prune(predicate)
+    assert prune(found) == found
     assert found == NOTHING or "in []" not in str(found)
 
 
 def test_a_contradiction_that_shows_after_pruning_is_pruned_too():
     inner = any_of([In("n", Values.of(2)), all_of([In("word", Values.of("a")), In("word", Values.of("b"))])])
-    assert pruned(all_of([In("n", Values.of(1)), inner])) == NOTHING
+    assert prune(all_of([In("n", Values.of(1)), inner])) == NOTHING
 
 
 def test_a_contradiction_under_a_negation_still_asks_for_a_value():
     contradiction = all_of([In("n", Values.of(1)), In("n", Values.of(2))])
-    assert pruned(contradiction) == NOTHING
-    assert pruned(negated(contradiction)) == In("n", ALL_VALUES) != EVERYTHING
+    assert prune(contradiction) == NOTHING
+    assert prune(negate(contradiction)) == In("n", ALL_VALUES) != EVERYTHING
 
 
 @pytest.mark.slow
 @given(filters)
 def test_double_negation_is_none(predicate):
-    assert negated(negated(predicate)) == predicate
+    assert negate(negate(predicate)) == predicate
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_neither_order_nor_repetition_nor_nesting_matters(parts, random):
 @given(filters)
 def test_de_morgan(predicate):
     other = In("n", Values.of(3))
-    assert negated(all_of([predicate, other])) == any_of([negated(predicate), negated(other)])
+    assert negate(all_of([predicate, other])) == any_of([negate(predicate), negate(other)])
 
 
 @given(st.lists(st.tuples(cuts(range(8)), cuts(range(8))), max_size=4), st.integers(-2, 9))

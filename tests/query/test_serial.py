@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from sfumato.errors import NotSupported
 from sfumato.query.plan import plan
-from sfumato.query.predicate import ABOVE, BELOW, Cut, In, Values, all_of, any_of, negated
+from sfumato.query.predicate import ABOVE, BELOW, Cut, In, Values, all_of, any_of, negate
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
-from sfumato.query.values import MAX_INTEGER, plain, typed
+from sfumato.query.values import json_value, read_value
+from sfumato.types import MAX_INTEGER
 
 EDGES = {
     "text": ["", "a", "b", "A", "é", "\U0001f600", "it's", '"', "or", "2026-01-01", " ", "x" * 1000],
@@ -52,7 +53,7 @@ def leaves(draw):
 
 def branches(inner):
     parts = st.lists(inner, max_size=4)
-    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negated, inner)
+    return st.builds(all_of, parts) | st.builds(any_of, parts) | st.builds(negate, inner)
 
 
 filters = st.recursive(leaves(), branches, max_leaves=10)
@@ -85,7 +86,7 @@ def test_lists_read_back_too(where, by, measure, k, counts, policy, prices):
 @given(data=st.data())
 def test_values_survive_json(kind, data):
     value = data.draw(values[kind])
-    again = typed("c", kind, json.loads(json.dumps(plain(value))))
+    again = read_value("c", kind, json.loads(json.dumps(json_value(value))))
     assert again == value
     assert type(again) is type(value)
 

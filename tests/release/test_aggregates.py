@@ -33,6 +33,7 @@ from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics import POINTS, SummedStatistic
 from tests.helpers.false_alarms import cdf_distance, cdf_slack, unlikely
 from tests.helpers.laws import NoiseLaw, Pair, exact_delta, key_pair, merged
+from tests.helpers.repeats import repeats
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +152,10 @@ NEWCOMERS = {
     "ten times as many": [(99, f"k{number}", value) for number in range(10 * L) for value in (-INF, 1e300, -7.0)],
 }
 LIMITED = (Units(), Count(4), Sum("x", -2, 3), Mean("x", -2, 3, values=2), Variance("x", -2, 3, values=2))
+# A secret decides which keys a person keeps. A mistake that shows for a share f of all secrets is met by n of them with
+# probability 1 - (1 - f)^n, in each of the cases that try them: 12 of one more person (8 in 10 at f = 1/50, together).
 SECRETS = [bytes([number]) * 32 for number in range(30)]
+SEVERAL = repeats(7, 30)
 
 
 def rises(before: Mapping[Any, int], after: Mapping[Any, int]) -> list[tuple[int, int]]:
@@ -190,7 +194,7 @@ def assert_rule_keeps_its_word(rule: Any, before: Mapping[Any, int], after: Mapp
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("newcomer", NEWCOMERS)
-@pytest.mark.parametrize("secrets", [1, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("secrets", [1, pytest.param(SEVERAL, marks=pytest.mark.slow)])
 def test_one_more_person_moves_what_a_person_may(pipeline: str, newcomer: str, secrets: int) -> None:
     request = request_of(max_keys=L, rho=2, delta=1e-3, pipeline=pipeline, aggregates=LIMITED, rebound=True)
     plan, seen = request.plan(L), {}
@@ -217,10 +221,10 @@ def test_one_more_person_moves_what_a_person_may(pipeline: str, newcomer: str, s
 def test_every_rule_keeps_its_word_on_bounded_neighbours(selection: str) -> None:
     request = request_of(max_keys=L, rho=1, delta=1e-2, selection=selection)
     source, rule = source_of(BASE), request.plan(L).rule
-    before = [exactly(request, source, secret).counts for secret in SECRETS]
+    before = [exactly(request, source, secret).counts for secret in SECRETS[:SEVERAL]]
     for newcomer in NEWCOMERS.values():
         grown = source_of([*BASE, *newcomer])
-        for secret, counts in zip(SECRETS, before, strict=True):
+        for secret, counts in zip(SECRETS[:SEVERAL], before, strict=True):
             assert_rule_keeps_its_word(rule, counts, exactly(request, grown, secret).counts)
 
 

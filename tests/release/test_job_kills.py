@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,19 +18,18 @@ from sfumato.release import job, outputs
 from sfumato.release.outputs import read, target
 from sfumato.release.verify import differences
 from sfumato.session import Session
-from tests.helpers.children import environment
+from tests.helpers.children import Child, start
 from tests.release.test_jobs import ITEMS, PRICE, World, new_world, unread, values
 
 pytestmark = pytest.mark.slow
 
 KILLED = 9
-RUNS_S = 120
 
 POINTS: dict[str, tuple[Any, ...]] = {
     "before reserve": (payments, "reserve", "before"),
     "after reserve": (payments, "reserve", "after"),
-    "before the rows": (job.Job, "_tried", "before"),
-    "after the rows": (job.Job, "_tried", "after"),
+    "before the rows": (job.Job, "_compute", "before"),
+    "after the rows": (job.Job, "_compute", "after"),
     "before settle": (payments, "settle", "before"),
     "after settle": (payments, "settle", "after"),
     "before write": (outputs, "write", "before"),
@@ -58,8 +55,8 @@ def die(owner: Any, name: str, when: str, place: str = "") -> None:
     setattr(owner, name, dying)
 
 
-def child(folder: str, ledger: str, out: str, point: str, meet: int) -> None:
-    """What a process does: meet the others, run the job, and say what it has."""
+def child(folder: str, ledger: str, out: str, point: str, meet: int) -> list[Any]:
+    """What a process does: meet the others, run the job, and return what it has."""
     world = World(Path(folder), ledger)
     if point:
         die(*POINTS[point])
@@ -67,27 +64,15 @@ def child(folder: str, ledger: str, out: str, point: str, meet: int) -> None:
         (world.folder / f"here-{os.getpid()}").touch()
         while len([*world.folder.glob("here-*")]) < meet:
             time.sleep(0.001)
-    released = world.counts(out=out).run()
-    print(json.dumps(values(released)))  # noqa: T201
+    return values(world.counts(out=out).run())
 
 
-def started(world: World, out: str, point: str = "", meet: int = 0) -> subprocess.Popen[str]:
-    code = f"import json, sys; from {__name__} import child; child(*json.loads(sys.argv[1]))"
-    arguments = json.dumps([str(world.folder), world.ledger, out, point, meet])
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, arguments], env=environment(), text=True, **pipes)
-
-
-def ended(process: subprocess.Popen[str]) -> str:
-    told, problems = process.communicate(timeout=RUNS_S)
-    assert process.returncode == 0, problems[-4000:]
-    return told
+def started(world: World, out: str, point: str = "", meet: int = 0) -> Child:
+    return start(child, str(world.folder), world.ledger, out, point, meet)
 
 
 def killed(world: World, out: str, point: str) -> None:
-    process = started(world, out, point)
-    _, problems = process.communicate(timeout=RUNS_S)
-    assert process.returncode == KILLED, problems[-4000:]
+    assert started(world, out, point).exit_code() == KILLED
 
 
 def whole(out: str) -> list[tuple[Any, ...]]:
@@ -172,10 +157,9 @@ def test_several_processes_with_one_job_have_one_table_for_one_charge(
 ) -> None:
     world = new_world(tmp_path / f"world-{turn}")
     running = [started(world, world.out(out), meet=len(outs)) for out in outs]
-    told = {ended(process) for process in running}
+    told = {json.dumps(sorted(process.result())) for process in running}
     assert len(told) == 1
-    tables = {json.dumps(whole(world.out(out))) for out in {*outs}}
-    assert tables == {json.dumps(sorted(map(tuple, json.loads(told.pop()))))}
+    assert {json.dumps(whole(world.out(out))) for out in {*outs}} == told
     if "b.parquet" in outs:
         assert Path(world.out("a.parquet")).read_bytes() == Path(world.out("b.parquet")).read_bytes()
     assert world.spent() == (PRICE, NOTHING)
@@ -198,7 +182,7 @@ class TestPostgres:
     def test_a_ledger_serves_several_processes(self, tmp_path: Path, postgres_url: str) -> None:
         world = new_world(tmp_path / "world", postgres_url)
         running = [started(world, world.out(f"{turn}.parquet"), meet=3) for turn in range(3)]
-        assert len({ended(process) for process in running}) == 1
+        assert len({json.dumps(process.result()) for process in running}) == 1
         assert world.spent() == (PRICE, NOTHING)
         assert world.wrong() == []
 

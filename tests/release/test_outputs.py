@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
 import stat
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from sfumato.release.outputs import fingerprint, from_payload, payload, read, ta
 from sfumato.release.postgres import PostgresTarget
 from sfumato.release.table import Released
 from tests.helpers import postgres
-from tests.helpers.children import environment
+from tests.helpers.children import start
 from tests.release.test_table import EMPTY, FULL, ROWS, counted
 
 pytestmark = pytest.mark.slow
@@ -362,38 +362,31 @@ class TestDuckDB:
         assert whole(read(place)) == whole(SMALL) if there else not list(tmp_path.iterdir())
 
 
-KILLED = """
-import os
-from tests.release.test_outputs import OTHER
-from sfumato.release import outputs
+def write_and_die(out: str, point: int, before: bool, commit: bool) -> None:
+    """In a child: write, and die before or after the call with this number that can leave something."""
+    calls = itertools.count(1)
 
-calls = 0
+    def counting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            number = next(calls)
+            if number == point and before:
+                os._exit(9)
+            found = real(*args, **options)
+            if number == point:
+                os._exit(9)
+            return found
 
-def counting(real):
-    def call(*args, **options):
-        global calls
-        calls += 1
-        if calls == {point} and {before}:
-            os._exit(9)
-        found = real(*args, **options)
-        if calls == {point}:
-            os._exit(9)
-        return found
-    return call
+        return call
 
-os.fsync, os.replace = counting(os.fsync), counting(os.replace)
-if {commit}:
-    duck = outputs.DuckDBTarget._fill
-    outputs.DuckDBTarget._fill = counting(duck)
-    outputs.relation = counting(outputs.relation)
-outputs.write(outputs.target({out!r}), OTHER, overwrite=True)
-"""
+    os.fsync, os.replace = counting(os.fsync), counting(os.replace)
+    if commit:
+        outputs.DuckDBTarget._fill = counting(outputs.DuckDBTarget._fill)
+        outputs.relation = counting(outputs.relation)
+    outputs.write(outputs.target(out), OTHER, overwrite=True)
 
 
-def killed(out: str, point: int, *, before: bool, commit: bool = False) -> int:
-    script = KILLED.format(point=point, before=before, commit=commit, out=out)
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, env=environment(), check=False, capture_output=True).returncode
+def killed(out: str, point: int, *, before: bool, commit: bool = False) -> int | None:
+    return start(write_and_die, out, point, before, commit).exit_code()
 
 
 @pytest.mark.slow

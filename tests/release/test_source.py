@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from sfumato.errors import InvalidArgument
-from sfumato.query.values import MAX_TEXT
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, aggregates_job, counts_job
 from sfumato.release.request import ReleaseRequest
+from sfumato.types import MAX_TEXT
 from tests.release.test_aggregates import EVERYTHING, HUGE, reference, silent
 
 SELECT = """SELECT i AS person, 'k' || i % 3 AS key, i::DOUBLE AS x, i % 2 = 0 AS flag, i AS number,

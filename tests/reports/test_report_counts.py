@@ -22,7 +22,7 @@ from sfumato.query.reports.calendar import Calendar, Span
 from sfumato.query.reports.counting import MAX_ROW_VALUE
 from sfumato.query.reports.entities import Entities
 from sfumato.query.reports.policy import ReportPolicy
-from sfumato.reports.cells import exact_counts
+from sfumato.reports.exact import exact_counts
 from sfumato.reports.policies import read_entities, report_policies
 from tests.helpers.adverts import Adverts, ask, new_adverts
 

@@ -110,7 +110,7 @@ def test_what_was_put_back_can_be_sealed_anew(folder):
 
 def test_one_asker_cannot_fill_the_ledger(folder, monkeypatch):
     monkeypatch.setattr(quota, "MAX_NEW", 4)
-    monkeypatch.setattr(quota, "MAX_A_DAY", 6)
+    monkeypatch.setattr(quota, "MAX_PER_DAY", 6)
     config, moments = written(folder), [NOW]
     with Session(config, clock=lambda: moments[-1]) as session:
 
@@ -118,7 +118,7 @@ def test_one_asker_cannot_fill_the_ledger(folder, monkeypatch):
             question = {"statistics": "visits", "entity": {"shop": "1"}, "granularity": "day"}
             return session.report({**question, "start": start, "end": end}, analyst="anna")
 
-        with pytest.raises(NotSupported, match="5 ranges that nobody has asked for yet, of at most 4 at once"):
+        with pytest.raises(NotSupported, match="5 ranges that were never asked for, of at most 4 at once"):
             shown("2026-03-01", "2026-03-06")
         shown("2026-03-01", "2026-03-05")
         shown("2026-03-01", "2026-03-07")  # two more

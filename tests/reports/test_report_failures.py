@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_read_as_counts_are_a_failure_like_any_other(world):
         for rows in ([("no segment",)], [(0, None)], [(99, 1)], [(0, "many")]):
             engine.run = lambda query, rows=rows: rows
             failure(session)
-            session._reports._turns._failed.clear()
+            session._reports._flights._failed.clear()
         engine.run = run
         assert ask(session, entity=A0).rows
     assert len(world.tables()["cells"]) == 12
@@ -127,7 +127,7 @@ def test_a_question_that_fails_again_and_again_pauses(world):
         broken.well = True
         failure(session)  # still within its pause
         assert ask(session, entity=A0, end="2026-01-12").rows  # others are not held up
-        session._reports._turns._clock = lambda: time.monotonic() + 60
+        session._reports._flights._clock = lambda: time.monotonic() + 60
         assert ask(session, entity=A0).rows
 
 

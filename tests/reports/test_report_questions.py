@@ -103,18 +103,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"entity": {"account": "a9"}}, "there is no account 'a9' that you may ask about"),
     ({"entity": {"account": "a1", "campaign": "a0c0"}}, "there is no campaign 'a0c0' that you may ask about"),
     ({"end": "2026-01-09"}, "end: comes before start; the range begins with start and ends before end"),
-    ({"end": "2026-01-10"}, "end: is start, so that the range is empty; for that one day, end is 2026-01-11"),
+    ({"end": "2026-01-10"}, "end: is the same as start, so the range is empty; for that one day, end is 2026-01-11"),
     (
         {"start": "2026-01-10 03:00", "end": "2026-01-10 03:00"},
-        "end: is start, so that the range is empty; it ends before end, which is 2026-01-10 06:00 or later",
+        "end: is the same as start, so the range is empty; the earliest end is 2026-01-10 06:00",
     ),
     (
         {"start": "2026-01-10 04:00", "end": "2026-01-10 04:00"},
-        "end: is start, so that the range is empty; it ends before end, which is 2026-01-10 06:00 or later",
+        "end: is the same as start, so the range is empty; the earliest end is 2026-01-10 06:00",
     ),
     (
         {"start": "9998-12-31", "end": "9998-12-31"},
-        "end: is start, so that the range is empty; for that one day, end is 9999-01-01",
+        "end: is the same as start, so the range is empty; for that one day, end is 9999-01-01",
     ),
     (
         {"options": ["actions,tree"]},
@@ -170,7 +170,7 @@ def test_an_empty_range_of_months_is_told_by_the_next_border(world):
     world.write_config(levels='["month", "year"]')
     with world.open() as session:
         words = refusal(session, start="2026-01-01", end="2026-01-01")
-    assert words == "end: is start, so that the range is empty; it ends before end, which is 2026-02-01 00:00 or later"
+    assert words == "end: is the same as start, so the range is empty; the earliest end is 2026-02-01 00:00"
 
 
 def test_a_report_is_no_table(world):

@@ -11,8 +11,7 @@ import duckdb
 import pytest
 
 from sfumato.catalog import Catalog
-from sfumato.config import Config, Reference, read_config
-from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
+from sfumato.config import AttributeSettings, Config, Reference, ReportSettings, StatisticSettings, read_config
 from sfumato.errors import ConfigError
 from sfumato.query.reports.calendar import Calendar
 from sfumato.reports.policies import report_policies, report_problems
@@ -234,8 +233,8 @@ WRONG = {
     (
         '"known to the advertiser"',
         '"yes"',
-    ): "reports.ads.exact_totals: totals without noise have no guarantee. "
-    'Whoever admits that writes "known to the advertiser"; leave it out otherwise',
+    ): "reports.ads.exact_totals: totals without noise have no guarantee; "
+    'to admit that write "known to the advertiser", otherwise leave it out',
     (
         '"known to the advertiser"',
         "true",
@@ -345,11 +344,11 @@ WRONG = {
     (
         ATTRIBUTE,
         ATTRIBUTE + "city = {}\n",
-    ): "reports.ads.attributes.city.domain: is missing; only values that are public before anybody acts can be shown",
+    ): "reports.ads.attributes.city.domain: is missing; a report shows only values that are public before any event",
     (
         ATTRIBUTE,
         ATTRIBUTE + 'city = { domain = "unknown" }\n',
-    ): "reports.ads.attributes.city.domain: is missing; only values that are public before anybody acts can be shown",
+    ): "reports.ads.attributes.city.domain: is missing; a report shows only values that are public before any event",
     (
         ATTRIBUTE,
         ATTRIBUTE + 'city = { domain = "Bern" }\n',
@@ -582,7 +581,7 @@ DIFFERENT = {
     (
         'table = "creatives"',
         'table = "twice"',
-    ): "reports.ads.entities.table: must list each creative once, or nobody can tell whose an event is",
+    ): "reports.ads.entities.table: must list each creative once; otherwise it is not known whose an event is",
     (
         '"account", "campaign", "creative"]',
         '"account", "campaign"]',
@@ -598,7 +597,7 @@ DIFFERENT = {
     (
         STATISTIC,
         STATISTIC + 'views = { count = "rows", where = { n = "x" } }\n',
-    ): "reports.ads.statistics.views.where: n is compared with something that is not an integer, such as 42",
+    ): "reports.ads.statistics.views.where: n is compared with something that is not a whole number, such as 42",
     (
         STATISTIC,
         STATISTIC + 'views = { count = "rows", where = { skills = "x" } }\n',
@@ -607,7 +606,7 @@ DIFFERENT = {
     (
         'domain = ["sql", "rust"]',
         "domain = [0.5]",
-    ): "reports.ads.attributes.skills.domain: skills is compared with something that is not a text, such as 'emea'",
+    ): "reports.ads.attributes.skills.domain: skills is compared with something that is not text, such as 'emea'",
     (
         "size = {}",
         "size = { max_values = 2 }",
@@ -623,7 +622,7 @@ DIFFERENT = {
     (
         "size = {}",
         "n = { domain = [0.5] }",
-    ): "reports.ads.attributes.n.domain: n is compared with something that is not an integer, such as 42",
+    ): "reports.ads.attributes.n.domain: n is compared with something that is not a whole number, such as 42",
     (
         'of = "impressions"',
         'of = "conversions"',

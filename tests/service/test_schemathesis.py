@@ -1,4 +1,4 @@
-"""Ten thousand calls that follow from the description, and as many that break it: nothing undocumented comes back."""
+"""Thousands of calls that follow from the description, and some that break it: nothing undocumented comes back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.helpers.repeats import repeats
 from tests.helpers.served import TOP, TOTAL, Served, document, new_served
 
 pytestmark = pytest.mark.slow
@@ -54,14 +55,18 @@ PLAN = (
     ("usage", POSITIVE, False, 1, 300, 0.0),
     ("usage", NEGATIVE, False, 1, 250, 0.0),
 )
-RUNS = [(*run[:3], part, *run[4:]) for run in PLAN for part in range(run[3])]
+
+# What comes back in a share f of all calls is missed by n of them with probability (1 - f)^n: by 7 / f calls, once in a
+# thousand. So a run of 200 calls sees all that comes back once in 30 calls; the whole plan, once in 90.
+SHARE, PARTS = repeats(3, 1), repeats(2, 4)
+RUNS = [(*run[:3], part, run[4] // SHARE, run[5]) for run in PLAN for part in range(min(run[3], PARTS))]
 
 # Without parameters there is little to vary: what there is.
 FIXED = ("budget", "tables", "healthz", "readyz", "metrics")
 
 
-def test_there_are_ten_thousand() -> None:
-    assert sum(run[4] for run in RUNS) >= 10_000
+def test_there_are_thousands() -> None:
+    assert sum(run[4] for run in RUNS) >= repeats(3_000, 10_000)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +101,7 @@ def test_fixed(served: Served, name: str) -> None:
 @pytest.mark.parametrize("key", [None, "", "x", "sfumato_" + "A" * 43])
 def test_without_a_key(served: Served, key: str | None) -> None:
     for name in ("ask", "report", "estimate", "recall", "budget", "charges", "tables", "usage"):
-        assert set(calls(served, name, POSITIVE, cases=10, key=key)) == {401}
+        assert set(calls(served, name, POSITIVE, cases=5, key=key)) == {401}
 
 
 def calls(

@@ -25,7 +25,7 @@ from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.query.policy import CONNECTIVES, RESERVED, Policy
 from sfumato.query.sql import read_sql
-from sfumato.query.values import Type
+from sfumato.types import Type
 
 CONFIG, KEY = "sfumato.toml", "noise.key"
 DATABASES = (".duckdb", ".db", ".ddb")

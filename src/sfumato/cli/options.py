@@ -15,7 +15,7 @@ import click
 from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from sfumato.answer import RequestLike
+    from sfumato.query.request import RequestLike
     from sfumato.show.pictures import Chart
 
 Command: TypeAlias = Callable[..., None]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sfumato.cli.options import ExactNumber, read_number, with_options
 from sfumato.errors import InvalidArgument
+from sfumato.types import TYPES
 
 if TYPE_CHECKING:
     from sfumato.release import Statistic
@@ -139,11 +140,8 @@ def read_max_keys(text: str) -> int | str:
 
 def read_types(texts: tuple[str, ...]) -> dict[str, str]:
     """The type per column, from COLUMN=TYPE."""
-    from sfumato.query.values import Type
-
-    known = get_args(Type)
     types = dict(text.partition("=")[::2] for text in texts)
     for column, kind in types.items():
-        if not column or kind not in known:
-            raise InvalidArgument("--type", f"must be COLUMN=TYPE, and the type one of {', '.join(known)}")
+        if not column or kind not in TYPES:
+            raise InvalidArgument("--type", f"must be COLUMN=TYPE, and the type one of {', '.join(TYPES)}")
     return types

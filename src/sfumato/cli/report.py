@@ -14,6 +14,7 @@ from sfumato.cli.books import read_settings
 from sfumato.cli.options import chart_path, name_options, save_chart, with_chart, with_config, with_options
 from sfumato.cli.output import Commands, print_result, with_json
 from sfumato.errors import InvalidArgument, LedgerFailed, NotSupported
+from sfumato.query.reports.request import FIELDS
 
 if TYPE_CHECKING:
     from sfumato.config import Config
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["report"]
 
-_OPTIONS = {name: f"--{name}" for name in ("report", "entity", "attribute", "start", "end", "granularity", "top")} | {
+# From an argument to the option that it comes from.
+OPTIONS = {name: f"--{name}" for name in ("analyst", *FIELDS)} | {
     "statistics": "--statistic",
     "options": "--option",
     "start and end": "--start and --end",
 }
-_NEEDED = {"--analyst": "analyst", "--statistic": "statistics", "--start": "start", "--end": "end"}
+_NEEDED = ("analyst", "statistics", "start", "end")
 
 _with_name = click.option("--report", "name", metavar="NAME", help="Which report; not needed if there is only one.")
 _with_entity = click.option(
@@ -107,9 +109,9 @@ def _check_no_options(context: click.Context, *, as_json: bool) -> None:
 
 def _read_question(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
     """The question in the form of the HTTP interface."""
-    for option, name in _NEEDED.items():
+    for name in _NEEDED:
         if not given[name]:
-            raise click.UsageError(f"Missing option '{option}'.", context)
+            raise click.UsageError(f"Missing option '{OPTIONS[name]}'.", context)
     if given["no_options"] and given["options"]:
         raise InvalidArgument("--no-options", "stands beside --option; leave one of them out")
     fields = {"report": given["name"], **{name: given[name] for name in ("attribute", "start", "end", "granularity")}}
@@ -139,11 +141,11 @@ def _read_entity(texts: Sequence[str]) -> dict[str, str]:
 def _name_report_options() -> Iterator[None]:
     """Errors about a field of the question name the option that it came from, and write entities as they are typed."""
     try:
-        with name_options(_OPTIONS):
+        with name_options(OPTIONS):
             yield
     except NotSupported as error:
-        field, colon, problem = re.sub(r"\{'([^']*)': '([^']*)'\}", r"\1=\2", str(error)).partition(": ")
-        raise NotSupported(f"{_OPTIONS[field]}: {problem}" if colon and field in _OPTIONS else str(error)) from None
+        problem = re.sub(r"\{'([^']*)': '([^']*)'\}", r"\1=\2", error.problem)
+        raise NotSupported(problem, field=OPTIONS.get(error.field, error.field)) from None
 
 
 @report.command("explain")
@@ -162,7 +164,7 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     from sfumato.catalog import Catalog
     from sfumato.cli.terminal.report_explanation import render_report_explanation
     from sfumato.cli.terminal.text import stack
-    from sfumato.query.reports.request import find_report
+    from sfumato.query.reports.read import find_report
     from sfumato.reports.policies import report_policies
 
     settings = read_settings(config)

@@ -8,6 +8,7 @@
 `sfumato.client.dbapi` is a DB-API 2.0 driver over the same calls, and `sfumato.client.alchemy` a SQLAlchemy dialect.
 """
 
-from sfumato.client.client import AsyncClient, Client
+from sfumato.client.async_client import AsyncClient
+from sfumato.client.client import Client
 
 __all__ = ["AsyncClient", "Client"]

@@ -13,7 +13,7 @@ then its measures, which stand for their counts (`SELECT article, members ... GR
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -23,23 +23,20 @@ from sqlalchemy.engine.interfaces import ConnectArgsType, ReflectedColumn
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from sfumato.client import dbapi
+from sfumato.types import TYPES
 from sfumato.wire import TableRow, Tables
 
 SCHEMA = "main"
-_TYPES: Mapping[str, type[types.TypeEngine[Any]]] = {
-    "text": types.String,
-    "integer": types.BigInteger,
-    "number": types.Double,
-    "boolean": types.Boolean,
-    "date": types.Date,
-    "timestamp": types.DateTime,
-}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_OPTIONS = {"timeout_s": float, "retries": int}
+_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    "tls": lambda text: _TRUTHS[text.lower()],
+    "timeout_s": float,
+    "retries": int,
+}
 
 
 class SfumatoPreparer(IdentifierPreparer):
-    """Every name in quotes, as any word may be the name of a column, and none with a schema, as there is only one."""
+    """Quotes every name, because any word may be the name of a column. Writes no schema, because there is only one."""
 
     schema_for_object = staticmethod(lambda _: "")
 
@@ -69,19 +66,24 @@ class SfumatoDialect(default.DefaultDialect):
         return dbapi
 
     def create_connect_args(self, url: URL) -> ConnectArgsType:
-        """The address, the key and the options of a client."""
+        """The arguments of `dbapi.connect`: the address, the key and the options of a client."""
         if url.username and not url.password:
             raise exc.ArgumentError("the key stands after a colon, as a password does: sfumato://:KEY@host:8080/")
-        given = {name: value if isinstance(value, str) else value[-1] for name, value in url.query.items()}
-        tls = _read("tls", given.pop("tls", "true" if self.scheme == "https" else "false"), _truth)
-        for name in given.keys() - _OPTIONS.keys():
-            raise exc.ArgumentError(f"{name} is not an option; there is tls, {', '.join(_OPTIONS)}")
-        options = {name: _read(name, text, _OPTIONS[name]) for name, text in given.items()}
-        address = URL.create("https" if tls else "http", host=url.host or "127.0.0.1", port=url.port)
+        options: dict[str, Any] = {"tls": self.scheme == "https"}
+        for name, value in url.query.items():
+            text = value if isinstance(value, str) else value[-1]
+            if name not in _OPTIONS:
+                raise exc.ArgumentError(f"{name} is not an option; there is {', '.join(_OPTIONS)}")
+            try:
+                options[name] = _OPTIONS[name](text)
+            except (KeyError, ValueError):
+                raise exc.ArgumentError(f"{name} in the address of the service cannot be {text[:40]!r}") from None
+        scheme = "https" if options.pop("tls") else "http"
+        address = URL.create(scheme, host=url.host or "127.0.0.1", port=url.port)
         path = f"/{url.database}" if url.database else ""
         return [f"{address.render_as_string().rstrip('/')}{path}"], {"key": url.password or None, **options}
 
-    # -- what there is --
+    # -- reflection --
 
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
         return [SCHEMA]
@@ -97,7 +99,14 @@ class SfumatoDialect(default.DefaultDialect):
     ) -> list[ReflectedColumn]:
         table = _table(connection, table_name)
         return [
-            *(_column(column["name"], _TYPES[column["type"]](), _told(column)) for column in table.columns),
+            *(
+                _column(
+                    column["name"],
+                    getattr(types, TYPES[column["type"]].sqlalchemy)(),
+                    "any value" if column["domain"] == "unknown" else f"one of {len(column['domain'])} values",
+                )
+                for column in table.columns
+            ),
             _column(table.unit, types.NullType(), "the privacy unit: COUNT(DISTINCT ...)"),
             *(_column(each["name"], types.BigInteger(), f"a measure of {each['counts']}") for each in table.measures),
         ]
@@ -108,12 +117,12 @@ class SfumatoDialect(default.DefaultDialect):
     def get_pk_constraint(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         return {"constrained_columns": [], "name": None}
 
-    def _nothing(self, connection: Connection, *names: Any, **kw: Any) -> list[Any]:
+    def _no_rows(self, connection: Connection, *names: Any, **kw: Any) -> list[Any]:
         return []
 
-    get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _nothing
-    get_view_names = get_materialized_view_names = get_temp_table_names = get_temp_view_names = _nothing
-    get_sequence_names = _nothing
+    get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _no_rows
+    get_view_names = get_materialized_view_names = get_temp_table_names = get_temp_view_names = _no_rows
+    get_sequence_names = _no_rows
 
     # -- the connection --
 
@@ -135,8 +144,8 @@ class SfumatoHttpsDialect(SfumatoDialect):
 
 def _tables(connection: Connection) -> Tables:
     driver: Any = connection.connection.dbapi_connection
-    found: Tables = driver.tables()
-    return found
+    tables: Tables = driver.tables()
+    return tables
 
 
 def _table(connection: Connection, name: str) -> TableRow:
@@ -148,18 +157,3 @@ def _table(connection: Connection, name: str) -> TableRow:
 
 def _column(name: str, kind: types.TypeEngine[Any], comment: str) -> ReflectedColumn:
     return {"name": name, "type": kind, "nullable": True, "default": None, "comment": comment}
-
-
-def _told(column: Mapping[str, Any]) -> str:
-    return "any value" if column["domain"] == "unknown" else f"one of {len(column['domain'])} values"
-
-
-def _truth(text: str) -> bool:
-    return _TRUTHS[text.lower()]
-
-
-def _read(name: str, text: str, kind: Any) -> Any:
-    try:
-        return kind(text)
-    except (KeyError, ValueError):
-        raise exc.ArgumentError(f"{name} in the address of the service cannot be {text[:40]!r}") from None

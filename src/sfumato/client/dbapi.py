@@ -9,7 +9,7 @@
         cursor.answer.receipt       # what it cost, what is left, how accurate it is
 
 A column is called by its alias, if it has one, and otherwise by its name in the policy. Nothing is ever written, so
-that `commit` and `rollback` have nothing to do: what an answer has cost cannot be rolled back.
+`commit` and `rollback` do nothing: a charge cannot be rolled back.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from sfumato.client.client import Client
-from sfumato.client.selects import bound, shown
 from sfumato.errors import BudgetExhausted, Conflict, Failed, RateLimited, SfumatoError, Unauthorized
+from sfumato.types import TYPES
 from sfumato.wire import Answer, Tables
 
 apilevel: Final = "2.0"
@@ -88,9 +88,9 @@ class DBAPIType:
         return f"DBAPIType({', '.join(map(repr, sorted(self._codes)))})"
 
 
-STRING = DBAPIType("text")
-NUMBER = DBAPIType("integer", "number", "boolean")
-DATETIME = DBAPIType("date", "timestamp")
+STRING, NUMBER, DATETIME = (
+    DBAPIType(*(row.name for row in TYPES.values() if row.dbapi == name)) for name in ("STRING", "NUMBER", "DATETIME")
+)
 BINARY = DBAPIType()
 ROWID = DBAPIType()
 
@@ -109,12 +109,12 @@ def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - the names are 
 
 def connect(url: str, key: str | None = None, **options: Any) -> Connection:
     """A connection to the service at `url`. The options are those of `sfumato.Client`."""
-    with _told():
+    with _pep249_errors():
         return Connection(Client(url, key, **options))
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _pep249_errors() -> Iterator[None]:
     """The exceptions of Sfumato as those of PEP 249."""
     try:
         yield
@@ -155,12 +155,12 @@ class Connection:
 
     def tables(self) -> Tables:
         """What may be asked about."""
-        with _told():
+        with _pep249_errors():
             return self.client.tables()
 
     def ping(self) -> None:
         """Raise, if the service does not answer or does not know the key. Free."""
-        with _told():
+        with _pep249_errors():
             self.client.budget()
 
     def close(self) -> None:
@@ -185,9 +185,9 @@ class Cursor:
         self.arraysize = 1
         self.lastrowid: None = None
         self._closed = False
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.answer: Answer | None = None
         self.description: Sequence[Described] | None = None
         self.rowcount = -1
@@ -197,20 +197,19 @@ class Cursor:
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Self:
         """Ask a SELECT, with a value for each `?` in it. A repeat is free and gives the same rows."""
         self._check()
-        self._forget()
+        self._reset()
         if isinstance(parameters, Mapping | str | bytes):
             raise ProgrammingError("parameters are a list, a value for each ? in their order")
-        with _told():
-            sql = bound(operation, list(parameters)) if parameters else operation
-            self._keep(sql, self.connection.client.ask(sql))
-        return self
+        from sfumato.client.selects import bind, select_list  # here, because they import sqlglot
 
-    def _keep(self, sql: str, answer: Answer) -> None:
-        listed = shown(sql, answer.columns, answer.measure)
-        self.answer = answer
+        with _pep249_errors():
+            sql = bind(operation, list(parameters)) if parameters else operation
+            self.answer = answer = self.connection.client.ask(sql)
+        listed = select_list(sql, answer.columns, answer.measure)
         self.description = [(name, answer.columns[column], None, None, None, None, None) for name, column in listed]
         self._rows = [tuple(row[column] for _, column in listed) for row in answer.rows]
         self.rowcount = len(self._rows)
+        return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Sequence[Any]]) -> NoReturn:
         """Not supported: each question is charged, so each is asked by itself."""
@@ -218,17 +217,17 @@ class Cursor:
 
     def fetchone(self) -> Row | None:
         """The next row, or None."""
-        return next(iter(self._taken(1)), None)
+        return next(iter(self._take(1)), None)
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         """The next `size` rows, `arraysize` if it is not given."""
-        return self._taken(self.arraysize if size is None else size)
+        return self._take(self.arraysize if size is None else size)
 
     def fetchall(self) -> list[Row]:
         """All rows that are left."""
-        return self._taken(max(self.rowcount, 0))
+        return self._take(max(self.rowcount, 0))
 
-    def _taken(self, size: int) -> list[Row]:
+    def _take(self, size: int) -> list[Row]:
         self._check()
         if self._rows is None:
             raise ProgrammingError("there are no rows: execute a SELECT first")
@@ -249,7 +248,7 @@ class Cursor:
 
     def close(self) -> None:
         """Forget the rows. It cannot be used any more."""
-        self._forget()
+        self._reset()
         self._closed = True
 
     def __iter__(self) -> Iterator[Row]:

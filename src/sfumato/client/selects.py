@@ -1,4 +1,7 @@
-"""What a driver must know of a SELECT: where its parameters go, and what its list calls its columns."""
+"""What a driver must know of a SELECT: where its parameters go, and what its list calls its columns.
+
+The only module of the client that needs sqlglot. `dbapi` imports it when the first statement is executed.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from sfumato.errors import NotSupported
-from sfumato.query.values import decimal, typed
+from sfumato.query.values import json_value, read_value
+from sfumato.types import Type
 
 
-def bound(sql: str, parameters: Sequence[Any]) -> str:
+def bind(sql: str, parameters: Sequence[Any]) -> str:
     """The statement with a literal for each `?`, in their order.
 
     The tokeniser tells a placeholder from a question mark in a text, a name or a comment. A literal stands between
@@ -46,40 +50,33 @@ def literal(value: Any) -> str:
     if isinstance(value, str):
         return exp.Literal.string(str.__str__(value)).sql()
     if isinstance(value, date):
-        kind = "timestamp" if isinstance(value, datetime) else "date"
-        moment = typed("a parameter", "timestamp" if kind == "timestamp" else "date", value)
-        return f"{kind.upper()} {exp.Literal.string(str(moment)).sql()}"
+        kind: Type = "timestamp" if isinstance(value, datetime) else "date"
+        return f"{kind.upper()} {exp.Literal.string(str(read_value('a parameter', kind, value))).sql()}"
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, float | Decimal | Fraction):
-        number = typed("a parameter", "number", value)
-        assert isinstance(number, Fraction)  # noqa: S101 - for the type checker
-        return decimal(number)
+        return str(json_value(read_value("a parameter", "number", value)))
     if value is None:
         raise NotSupported("a parameter is None; rows without a value are left out, and cannot be asked for")
     raise NotSupported("a parameter is text, a number, True, False, a date or a datetime")
 
 
-def shown(sql: str, columns: Mapping[str, str], measure: str | None) -> list[tuple[str, str]]:
-    """The SELECT list of an answered statement: for each item its name, an alias if it has one, and its column.
+def select_list(sql: str, columns: Mapping[str, str], measure: str | None) -> list[tuple[str, str]]:
+    """The SELECT list of a statement that was answered: for each item its alias or name, and its column.
 
-    What is not a column of the answer by its name is the measure, such as COUNT(*).
+    An item that is not a column of the answer by its name is the measure, such as COUNT(*).
     """
-    selected = _select_list(sql)
-    known = {name.casefold(): name for name in columns}
-    found = [(item.alias, known.get(_column_name(item.unalias()), measure)) for item in selected]
-    named = [(alias or column, column) for alias, column in found if column is not None]
-    whole = {column for _, column in named} == set(columns) and len(named) == len(selected)
-    return named if whole else [(name, name) for name in columns]
-
-
-def _select_list(sql: str) -> list[exp.Expr]:
     try:
-        tree = sqlglot.parse_one(sql)
+        tree: exp.Expr | None = sqlglot.parse_one(sql)
     except SqlglotError:
-        return []
-    return list(tree.expressions) if isinstance(tree, exp.Select) else []
-
-
-def _column_name(node: exp.Expr) -> str:
-    return node.name.casefold() if isinstance(node, exp.Column) else ""
+        tree = None
+    known = {name.casefold(): name for name in columns}
+    named: list[tuple[str, str]] = []
+    for item in tree.expressions if isinstance(tree, exp.Select) else ():
+        node = item.unalias()
+        column = known.get(node.name.casefold() if isinstance(node, exp.Column) else "", measure)
+        if column is None:
+            break
+        named.append((item.alias or column, column))
+    whole = tree is not None and len(named) == len(tree.expressions) and {column for _, column in named} == {*columns}
+    return named if whole else [(name, name) for name in columns]

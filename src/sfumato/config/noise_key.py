@@ -1,7 +1,7 @@
-"""The noise key: 32 random bytes in a file that nobody else can read.
+"""The noise key: 32 random bytes in a file that only its owner can read.
 
-Whoever has it can take the noise off every stored answer whose nonce they have. Losing it loses nothing that was
-answered: another key is another epoch, in which every question is a new one and is charged.
+With the key and its nonce, the noise can be taken off a stored answer. To lose the key loses no answer: another key is
+another epoch, in which every question is new and is charged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SETTING = "noise.key_file"
 
 
 class NoiseKey(bytes):
-    """A key that does not show in tracebacks and logs, which print what is around by its `repr`."""
+    """A key whose `repr` hides it, so that tracebacks and logs do not show it."""
 
     def __repr__(self) -> str:
         return "<noise key>"
@@ -39,7 +39,7 @@ def new_key(path: Path) -> None:
 
 
 def read_key(path: Path) -> NoiseKey:
-    """The key, if it is one and nobody else can read it."""
+    """The key. `ConfigError` where it is none, or where others can read the file."""
     try:
         with path.open("rb") as file:
             mode, key = os.fstat(file.fileno()).st_mode, file.read(KEY_BYTES + 1)
@@ -54,5 +54,5 @@ def read_key(path: Path) -> NoiseKey:
 
 
 def epoch(key: bytes) -> str:
-    """A public name for a key: 8 hex digits, of which no use can be made."""
+    """A public name for a key: 8 hex digits, from which the key cannot be computed."""
     return hmac.digest(key, b"epoch", "sha256").hex()[:8]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeVar, cast, get_args
 
 from sfumato.accounting.numbers import rational
+from sfumato.config.settings import Reference
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, nearest
 
 T = TypeVar("T")
@@ -19,13 +20,14 @@ PREFIX = "SFUMATO_"
 
 
 class Section:
-    """A table of the file that knows its own place in it, and which of its keys have been asked for."""
+    """A table of the file. It knows its own place in the file, and which of its keys were read."""
 
     def __init__(self, path: str, values: Mapping[str, Any]) -> None:
         self.path, self._values = path, values
         self._known: list[str] = []
 
     def at(self, key: str) -> str:
+        """The place of `key` in the file."""
         return f"{self.path}.{key}" if self.path else key
 
     def take(self, key: str, kinds: type | tuple[type, ...], words: str, default: Any = None) -> Any:
@@ -42,6 +44,7 @@ class Section:
         return cast(str, self.take(key, str, "text in quotes", default))
 
     def whole(self, key: str, default: Any = ..., *, at_least: int = 0, at_most: int | None = None) -> int:
+        """A whole number. The bounds are those of what is written, not of the default."""
         value = cast(int, self.take(key, int, "a whole number", default))
         if key in self._values and value < at_least:
             raise ConfigError(self.at(key), f"must be at least {at_least}")
@@ -50,21 +53,21 @@ class Section:
         return value
 
     def number(self, key: str, default: Any = ...) -> Fraction:
+        """A number that is not negative, exactly as it is written."""
         value = rational(key, self.take(key, (int, Decimal), "a number", default))
         if value < 0:
             raise ConfigError(self.at(key), "must not be negative")
         return value
 
     def choice(self, key: str, options: Any, default: Any = ...) -> Any:
-        value = self.text(key, default)
-        if value not in get_args(options):
-            raise ConfigError(
-                self.at(key), f"must be one of {', '.join(get_args(options))}{nearest(value, get_args(options))}"
-            )
+        """One of the texts of a Literal."""
+        value, known = self.text(key, default), get_args(options)
+        if value not in known:
+            raise ConfigError(self.at(key), f"must be one of {', '.join(known)}{nearest(value, known)}")
         return value
 
     def texts(self, key: str, default: Any = ...) -> tuple[str, ...]:
-        """A list of different texts, of which none is empty."""
+        """A list of different texts, none of them empty."""
         listed = self.take(key, list, "a list of text in quotes", default)
         if not all(isinstance(text, str) and text for text in listed):
             raise ConfigError(self.at(key), "must be a list of text in quotes")
@@ -81,61 +84,56 @@ class Section:
     def flag(self, key: str) -> bool:
         return cast(bool, self.take(key, bool, "true or false", False))
 
+    def domain(self) -> tuple[Any, ...] | Reference | None:
+        """The values of a column: a list, a reference to a public table, or None where they are unknown."""
+        words = '"unknown", a list, or { table = "...", column = "..." }'
+        raw = self.take("domain", (str, list, dict), words, "unknown")
+        if isinstance(raw, list):
+            if not raw or len({type(value) for value in raw}) > 1:
+                raise ConfigError(self.at("domain"), "must list one value or more, all of one type")
+            return tuple(raw)
+        if isinstance(raw, dict):
+            return self.section("domain", lambda s: Reference(s.text("table"), s.text("column")), None)
+        if raw != "unknown":
+            raise ConfigError(self.at("domain"), f'must be "unknown" or a list, such as ["{raw}"]')
+        return None
+
     def section(self, key: str, reader: Callable[[Section], T], default: T) -> T:
+        """The record of the section `key`. An argument that is refused is an error of that section."""
         values = self.take(key, dict, "a section", None)
         if values is None:
             return default
         below = Section(self.at(key), values)
-        found = _reading(below, reader)
-        below.done()
-        return found
+        try:
+            record = reader(below)
+        except (InvalidArgument, NotSupported) as error:
+            raise ConfigError(below.path, str(error)) from error
+        below.refuse_unknown()
+        return record
 
     def sections(self, key: str, reader: Callable[[str, Section], T]) -> dict[str, T]:
-        """One record for every section below `key`, whatever it is called."""
+        """One record for each section below `key`, by its name."""
         below = Section(self.at(key), self.take(key, dict, "a section", {}))
-        found = {name: below.section(name, partial(reader, name), None) for name in below._values}
-        return cast(dict[str, T], found)
+        records = {name: below.section(name, partial(reader, name), None) for name in below.names()}
+        return cast(dict[str, T], records)
 
-    def done(self) -> None:
-        """Nothing may be left that nobody asked for."""
+    def refuse_unknown(self) -> None:
+        """Refuse a key that no reader has taken."""
         for key in self._values:
             if key not in self._known:
                 raise ConfigError(self.at(key), f"is not a setting{nearest(key, self._known)}")
 
 
-def _reading(section: Section, reader: Callable[[Section], T]) -> T:
-    """Arguments out of range are told by their place in the file."""
-    try:
-        return reader(section)
-    except (InvalidArgument, NotSupported) as error:
-        raise ConfigError(section.path, str(error)) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A public table whose column lists a domain."""
-
-    table: str
-    column: str
-
-
-def domain(section: Section) -> tuple[Any, ...] | Reference | None:
-    raw = section.take(
-        "domain", (str, list, dict), '"unknown", a list, or { table = "...", column = "..." }', "unknown"
-    )
-    if isinstance(raw, list):
-        if not raw or len({type(value) for value in raw}) > 1:
-            raise ConfigError(section.at("domain"), "must list one value or more, all of one type")
-        return tuple(raw)
-    if isinstance(raw, dict):
-        return section.section("domain", lambda s: Reference(s.text("table"), s.text("column")), None)
-    if raw != "unknown":
-        raise ConfigError(section.at("domain"), f'must be "unknown" or a list, such as ["{raw}"]')
-    return None
+def defaults(record: type) -> dict[str, Any]:
+    """The defaults of a record's fields: they stand in `settings` once."""
+    return {field.name: field.default for field in fields(record) if field.default is not MISSING}
 
 
 def override(document: dict[str, Any], name: str, value: str) -> list[str]:
-    """SFUMATO_A__B=x is `[a] b = x`: TOML where it reads as such, text otherwise. Returns the settings it made."""
+    """Put an environment variable into the document, and list the settings that it made.
+
+    SFUMATO_A__B=x is `[a] b = x`: TOML where it can be read as that, text otherwise.
+    """
     *path, key = steps = name.removeprefix(PREFIX).lower().split("__")
     place, made = document, [".".join(steps)]
     for depth, step in enumerate(path, 1):
@@ -152,9 +150,10 @@ def override(document: dict[str, Any], name: str, value: str) -> list[str]:
     return made
 
 
-def blamed(error: ConfigError, variables: Mapping[str, str]) -> ConfigError:
-    """The error, told by the environment variable that it comes from, if it comes from one."""
-    inside = f"{error.setting}.{error.problem.partition(':')[0]}"
+def name_variable(error: ConfigError, variables: Mapping[str, str]) -> ConfigError:
+    """The error under the name of the environment variable that it comes from, if it comes from one."""
+    cause = error.__cause__
+    inside = f"{error.setting}.{cause.argument}" if isinstance(cause, InvalidArgument) else error.setting
     for setting, name in variables.items():
         if setting in (error.setting, inside) or error.setting.startswith(f"{setting}."):
             return ConfigError(name, f"{error.setting} {error.problem}")

@@ -1,7 +1,7 @@
 """The exact counts behind a question, as one SELECT.
 
-Whatever the data holds, one person's rows change each count by 0 to `max_per_unit`, and at most `max_groups` of them:
-both bounds are enforced inside the query, by what depends on that person's own rows only. Rows without a person or
+One person's rows change each count by 0 to `max_per_unit`, and at most `max_groups` counts, in any data. The query
+enforces both bounds, and what it keeps of a person depends on that person's own rows only. Rows without a person or
 without a key are left out. Counts are integers and are summed as integers.
 """
 
@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from sfumato.query.policy import Measure
 from sfumato.query.predicate import AllOf, Cut, In, Predicate, Values
-from sfumato.query.values import MAX_TEXT, Type, Value, decimal
+from sfumato.query.values import decimal
+from sfumato.types import MAX_TEXT, Type, Value
 
 COUNT = "sfumato_count"
 ROWS = "sfumato_rows"
@@ -25,8 +26,9 @@ MAX_ROW_VALUE = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What to count: see the module. `max_groups` None leaves a person's keys alone; `limit` None returns all rows;
-    `types` are those of the keys.
+    """What to count: see the module. `types` are those of the keys.
+
+    Without `max_groups` a person's keys are not bounded; without `limit` all rows are returned.
     """
 
     table: str
@@ -42,7 +44,14 @@ class Counting:
 
 def count_query(counting: Counting) -> exp.Select:
     """SELECT keys, count, the largest first, ties by key."""
-    query = _distinct(counting) if _plain(counting) else _summed(counting)
+    keys = [*map(column_of, counting.keys)]
+    if _is_plain(counting):
+        units = exp.Count(this=exp.Distinct(expressions=[column_of(counting.unit)]))
+        query = _from_source(exp.select(*keys, units.as_(COUNT, quoted=True)), counting)
+    else:
+        total = exp.func("COALESCE", exp.Sum(this=column_of(COUNT)), exp.Literal.number(0))
+        query = exp.select(*keys, total.as_(COUNT, quoted=True))
+        query = query.from_(_contributions(counting).subquery("sfumato_people", copy=False), copy=False)
     if counting.keys:
         query.group_by(*map(column_of, counting.keys), copy=False)
     ties = [_ascending(column_of(key)) for key in counting.keys]
@@ -50,40 +59,29 @@ def count_query(counting: Counting) -> exp.Select:
     return query if counting.limit is None else query.limit(counting.limit, copy=False)
 
 
-def _plain(counting: Counting) -> bool:
-    """People are counted, and nobody's keys need bounding: the query anybody would write."""
+def _is_plain(counting: Counting) -> bool:
+    """Whether COUNT(DISTINCT unit) is enough: people are counted, and their keys need no bound."""
     return counting.measure.counts == "units" and (counting.max_groups is None or not counting.keys)
 
 
-def _distinct(counting: Counting) -> exp.Select:
-    people = exp.Count(this=exp.Distinct(expressions=[column_of(counting.unit)]))
-    return _source(exp.select(*map(column_of, counting.keys), people.as_(COUNT, quoted=True)), counting)
-
-
-def _summed(counting: Counting) -> exp.Select:
-    people = _people(counting)
-    if counting.max_groups is not None and counting.keys:
-        people = _bounded(people, counting)
-    total = exp.func("COALESCE", exp.Sum(this=column_of(COUNT)), exp.Literal.number(0))
-    query = exp.select(*map(column_of, counting.keys), total.as_(COUNT, quoted=True))
-    return query.from_(people.subquery("sfumato_people", copy=False), copy=False)
-
-
-def _source(query: exp.Select, counting: Counting) -> exp.Select:
-    """FROM the table WHERE there is a person and a key, and the filter holds."""
+def _from_source(query: exp.Select, counting: Counting) -> exp.Select:
+    """FROM the table WHERE there is a person and a key, the key is in its domain, and the filter holds."""
     # COUNT(DISTINCT unit) leaves out rows without a person by itself.
-    names = counting.keys if _plain(counting) else (counting.unit, *counting.keys)
+    names = counting.keys if _is_plain(counting) else (counting.unit, *counting.keys)
     present = [exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null())) for name in names]
     readable = [usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
-    conditions = [*present, *filter(None, readable), condition(counting.where), *_in_domain(counting)]
+    columns = zip(*counting.domain or (), strict=True)  # of the domain, key by key; none where it is unknown
+    public = [condition_in(key, Values.of(*{*values})) for key, values in zip(counting.keys, columns, strict=False)]
+    conditions = [*present, *filter(None, readable), condition(counting.where), *public]
     return query.from_(table, copy=False).where(*conditions, copy=False)
 
 
 def usable(key: str, kind: Type) -> exp.Expr | None:
-    """Keys that cannot be told apart outside the engine are no keys: NaN, infinities, dates beyond the year 9999.
+    """The condition that a key can be shown, or None where it always can.
 
-    Nor is text longer than a filter could name: one person's megabytes must not make a question fail.
+    NaN, infinities and dates beyond the year 9999 are not the same outside the engine. Text longer than a filter can
+    name is left out, because one person's megabytes must not make a question fail.
     """
     if kind in ("date", "timestamp"):
         return condition_in(key, Values.between(Cut(date.min, -1), Cut(date.max, -1)))
@@ -95,28 +93,30 @@ def usable(key: str, kind: Type) -> exp.Expr | None:
     return None
 
 
-def _people(counting: Counting) -> exp.Select:
-    """One row a person and key: what she adds to its count, within her bound; and how many rows she has there."""
+def _contributions(counting: Counting) -> exp.Select:
+    """One row per person and key: what the person adds to its count, within the bounds."""
     names = [column_of(name) for name in (counting.unit, *counting.keys)]
     contribution = _contribution(counting.measure).as_(COUNT, quoted=True)
     rows = exp.Count(this=exp.Star()).as_(ROWS, quoted=True)
-    return _source(exp.select(*names, contribution, rows), counting).group_by(*names)
+    people = _from_source(exp.select(*names, contribution, rows), counting).group_by(*names)
+    return people if counting.max_groups is None or not counting.keys else _bound_keys(people, counting)
 
 
 def _contribution(measure: Measure) -> exp.Expr:
+    """What a person adds to a count: 1, the number of rows, or their sum, within `max_per_unit`."""
     if measure.counts == "units":
         return exp.Literal.number(1)
     counted: exp.Expr = exp.Count(this=exp.Star())
     if measure.counts == "sum":
         # Each row is clipped first: one person's huge number must not make the sum overflow, which would show.
-        # NULL is nothing: GREATEST would take it for the lowest number there is.
+        # NULL counts as 0: GREATEST would take it for the lowest number there is.
         value = exp.func("COALESCE", column_of(measure.column or ""), exp.Literal.number(0))
-        kept = clipped(value, -MAX_ROW_VALUE, MAX_ROW_VALUE)
+        kept = clip(value, -MAX_ROW_VALUE, MAX_ROW_VALUE)
         counted = exp.func("COALESCE", exp.Sum(this=kept), exp.Literal.number(0))
-    return exp.cast(clipped(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
+    return exp.cast(clip(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
 
 
-def clipped(value: exp.Expr, low: int, high: int) -> exp.Expr:
+def clip(value: exp.Expr, low: int, high: int) -> exp.Expr:
     return exp.func("LEAST", exp.func("GREATEST", value, whole_literal(low)), whole_literal(high))
 
 
@@ -125,8 +125,8 @@ def whole_literal(value: int) -> exp.Expr:
     return exp.Neg(this=literal) if value < 0 else literal
 
 
-def _bounded(people: exp.Select, counting: Counting) -> exp.Select:
-    """Each person's first `max_groups` keys: those with most of her own rows, ties by key."""
+def _bound_keys(people: exp.Select, counting: Counting) -> exp.Select:
+    """The first `max_groups` keys of each person: those with most of the person's own rows, ties by key."""
     order = exp.Order(
         expressions=[
             exp.Ordered(this=column_of(ROWS), desc=True, nulls_first=False),
@@ -145,14 +145,6 @@ def _bounded(people: exp.Select, counting: Counting) -> exp.Select:
     )
 
 
-def _in_domain(counting: Counting) -> list[exp.Expr]:
-    """Values outside a public domain are left out, column by column."""
-    if counting.domain is None or not counting.keys:
-        return []
-    allowed = zip(*counting.domain, strict=True)
-    return [condition_in(key, Values.of(*set(values))) for key, values in zip(counting.keys, allowed, strict=True)]
-
-
 def condition(predicate: Predicate) -> exp.Expr:
     """A pruned filter as a SQL condition."""
     if isinstance(predicate, In):
@@ -168,7 +160,7 @@ def condition_in(column: str, values: Values) -> exp.Expr:
     if (points := values.points) is not None:
         return exp.In(this=column_of(column), expressions=[literal(point) for point in points])
     if points := (~values).points:
-        if len(points) == 1:  # engines look at this while they scan, and at NOT IN afterwards
+        if len(points) == 1:  # engines apply <> while they scan, and NOT IN afterwards
             return exp.NEQ(this=column_of(column), expression=literal(points[0]))
         return exp.Not(this=exp.In(this=column_of(column), expressions=[literal(point) for point in points]))
     return exp.or_(*(_range(column, low, high) for low, high in values.intervals))
@@ -196,13 +188,11 @@ def literal(value: Value) -> exp.Expr:
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     if isinstance(value, str):
         return exp.Literal.string(value)
-    return _number(value) if isinstance(value, Fraction) else whole_literal(value)
-
-
-def _number(value: Fraction) -> exp.Expr:
-    """A double: beside a decimal the engine would cast the column to its scale, and fail where a row is too large."""
-    literal = exp.Literal.number(decimal(abs(value)))
-    return exp.cast(exp.Neg(this=literal) if value < 0 else literal, exp.DataType.Type.DOUBLE)
+    if not isinstance(value, Fraction):
+        return whole_literal(value)
+    # A double: beside a decimal the engine would cast the column to its scale, and fail where a row is too large.
+    digits = exp.Literal.number(decimal(abs(value)))
+    return exp.cast(exp.Neg(this=digits) if value < 0 else digits, exp.DataType.Type.DOUBLE)
 
 
 def column_of(name: str) -> exp.Column:

@@ -1,9 +1,9 @@
-"""What tools ask to fill a filter box: the values of one column, from the policy.
+"""The values of one column, as tools ask for them to fill a filter box:
 
     SELECT DISTINCT column FROM table [ORDER BY column [ASC | DESC]] [LIMIT n]
 
-These are the values of the domain that the owner has made public, whether or not a row has them. No row is read, so
-that a listing is free and the same whatever the data is.
+These are the values of the domain that the owner has made public, also those that no row has. No row is read, so a
+listing is free and does not depend on the data.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from sqlglot import exp
 
 from sfumato.errors import NotSupported
 from sfumato.query.policy import Column, Policy
-from sfumato.query.sql import MAX_LENGTH, Reader, check_clauses, example, limit_digits, parsed, referenced, table_of
-from sfumato.query.values import Value
+from sfumato.query.sql.aggregates import read_measure
+from sfumato.query.sql.parse import MAX_LENGTH, parse_select
+from sfumato.query.sql.read import limit_digits
+from sfumato.query.sql.refusals import check_clauses, example
+from sfumato.query.sql.scope import Scope, read_scope, resolve
+from sfumato.types import Value
 
 _CLAUSES = {"expressions", "from_", "distinct", "order", "limit"}
 
-# Seen on the text, so that any other question is parsed once and not twice. What hides its DISTINCT from this, such as
-# a comment inside a comment, is refused where questions are read.
+# Looked for in the text, so that any other question is parsed only once. A DISTINCT that is hidden from this, such as
+# behind a comment inside a comment, is refused where questions are read.
 _SPACE = r"(?:\s++|--[^\n]*+|/\*.*?\*/)"
 _DISTINCT = re.compile(rf"{_SPACE}*+SELECT{_SPACE}++DISTINCT\b", re.IGNORECASE | re.DOTALL)
 
@@ -39,61 +43,50 @@ def read_listing(text: str, policy: Policy) -> Listing | None:
     """The listing that `text` asks for; None where it is another question."""
     if not isinstance(text, str) or len(text) > MAX_LENGTH or not _DISTINCT.match(text):
         return None
-    select = parsed(text)
+    select = parse_select(text)
     if not select.args.get("distinct"):
         return None
-    table, alias = table_of(select, policy)
-    reader = Reader(table, alias)
-    column = _listed(reader, select)
+    scope = read_scope(select, policy)
+    column = _only_column(select, scope)
     if column.domain is None:
         raise NotSupported(
-            f"{column.name} has no public domain: its values exist only in the data, so that a list of them is not "
-            f"free; ask for the most frequent: {example(table, [column.name])}"
+            f"{column.name} has no public domain: its values exist only in the data, so a list of them is not free; "
+            f"ask for the most frequent: {example(scope.table, [column.name])}"
         )
-    values = column.domain[::-1] if _descending(reader, select, column) else column.domain
-    return Listing(table.name, column.name, values[: _most(select)])
+    values = column.domain[::-1] if _descends(select, scope, column) else column.domain
+    digits = limit_digits(select)  # any number, also 0, because the values are free
+    most = None if digits is None or len(digits) > 9 else int(digits or 0)  # no domain has a thousand million values
+    return Listing(scope.table.name, column.name, values[:most])
 
 
-def _listed(reader: Reader, select: exp.Select) -> Column:
+def _only_column(select: exp.Select, scope: Scope) -> Column:
     """The one column of the SELECT list, with nothing beside it that would look at rows."""
-    for item in select.expressions:
-        if reader.measure(item.unalias()) is not None:
-            raise NotSupported("groups are distinct already: leave DISTINCT out, and GROUP BY the columns")
-    for clause in ("where", "group"):
-        if select.args.get(clause):
-            raise NotSupported(_whole_domain(reader, select, clause))
+    items = [item.unalias() for item in select.expressions]
+    if any(read_measure(item, scope) is not None for item in items):
+        raise NotSupported("groups are distinct already: leave DISTINCT out, and GROUP BY the columns")
+    if select.args.get("where"):
+        columns = [scope.column(item).name for item in items]
+        raise NotSupported(
+            "SELECT DISTINCT lists the public values of a column, whichever the rows have: leave WHERE out; to see "
+            f"which there are among some rows, count them: {example(scope.table, columns[:1], 'WHERE ...')}"
+        )
+    if select.args.get("group"):
+        raise NotSupported(
+            "SELECT DISTINCT lists the public values of a column: leave GROUP BY out, or DISTINCT out and count"
+        )
     check_clauses(select, _CLAUSES)
-    if len(select.expressions) != 1:
+    if len(items) != 1:
         raise NotSupported("SELECT DISTINCT lists the public values of one column; ask for one column at a time")
-    [item] = select.expressions
-    reader.check_alias(item)
-    return reader.column(item.unalias())
+    scope.check_alias(select.expressions[0])
+    return scope.column(items[0])
 
 
-def _whole_domain(reader: Reader, select: exp.Select, clause: str) -> str:
-    columns = [reader.column(item.unalias()).name for item in select.expressions]
-    if clause == "group":
-        return "SELECT DISTINCT lists the public values of a column: leave GROUP BY out, or DISTINCT out and count"
-    return (
-        "SELECT DISTINCT lists the public values of a column, whichever the rows have: leave WHERE out; to see which "
-        f"there are among some rows, count them: {example(reader.table, columns[:1], 'WHERE ...')}"
-    )
-
-
-def _descending(reader: Reader, select: exp.Select, column: Column) -> bool:
+def _descends(select: exp.Select, scope: Scope, column: Column) -> bool:
     order = select.args.get("order")
     if order is None:
         return False
     [first, *rest] = order.expressions
-    item = referenced(first.this, select)
-    if rest or not isinstance(item, exp.Column) or reader.measure(item) or reader.column(item) != column:
+    item = resolve(first.this, select)
+    if rest or not isinstance(item, exp.Column) or read_measure(item, scope) or scope.column(item) != column:
         raise NotSupported(f"a list of values has no counts to be ordered by: ORDER BY {column.name}, ASC or DESC")
     return bool(first.args.get("desc"))
-
-
-def _most(select: exp.Select) -> int | None:
-    """How many values LIMIT leaves. Nothing is charged for them, so that it may be any number, also 0."""
-    digits = limit_digits(select)
-    if digits is None or len(digits) > 9:  # no domain is that long
-        return None
-    return int(digits or 0)

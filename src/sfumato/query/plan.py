@@ -1,14 +1,14 @@
 """From a request and a policy to a plan: the engine's query, the mechanism, the worst-case charge and the digest.
 
-Pure: nothing here reads a row, and nothing here depends on one. The query is a sqlglot tree; an engine turns it into
-its own dialect. The choice among the mechanisms is a look-up of the grouped columns in the policy.
+Pure: nothing here reads a row or depends on one. The query is a sqlglot tree; an engine turns it into its own dialect.
+The choice among the mechanisms is a look-up of the grouped columns in the policy.
 
 |                                     | `max_groups` given              | any number of groups |
 |-------------------------------------|---------------------------------|----------------------|
 | every grouped column's domain known | known_gaussian (or _laplace)    | known_gumbel         |
 | otherwise                           | unknown_gaussian (or _laplace)  | unknown_gumbel       |
 
-A total has the one group of everybody, and is always known_laplace: one unit.
+A total has one group, that of all rows, and is always known_laplace: one unit.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.mechanisms import MECHANISMS, Mechanism, context
 from sfumato.mechanisms.mechanism import Ranking
 from sfumato.query.counting import Counting, count_query
+from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import MAX_DOMAIN, Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.predicate import Predicate
-from sfumato.query.request import Request, TopK, Total, canonical, written
-from sfumato.query.values import Type, Value, spelled
+from sfumato.query.request import Request, TopK, Total, filter_json
+from sfumato.query.values import spelling
+from sfumato.types import Type, Value
 
 Key: TypeAlias = tuple[Value, ...]
 
@@ -40,12 +42,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one request will be answered, all of it known before the first row is read.
+    """How one request will be answered. All of it is known before the first row is read.
 
-    `atom` names the noisy ranking or histogram behind the answer: equal questions have equal atoms, whatever `k` is
-    and whether the `counts` are shown or not. `full` computes it, once, to the longest list that can be asked for and
-    with its counts; `mechanism` is the part that this request reveals and pays for. `digest` names the answer itself.
-    `types` are those of the `columns`, in their order.
+    `atom` names the noisy ranking or histogram behind the answer. It does not depend on `k`, nor on whether the
+    `counts` are shown. `full` computes it, once, to the longest list that can be asked for and with its counts;
+    `mechanism` is the part that this request reveals and pays for. `digest` names the answer itself. `types` are those
+    of the `columns`, in their order.
     """
 
     table: str
@@ -69,7 +71,7 @@ class Plan:
 
     @property
     def query(self) -> exp.Select:
-        """The exact counts behind the answer; built when they are needed, which a repeat does not."""
+        """The exact counts behind the answer. Built when it is needed: a repeat does not need it."""
         return count_query(self.counting)
 
     @property
@@ -78,22 +80,24 @@ class Plan:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request in one form per meaning, ready for JSON: read back, it has this very plan."""
-        asked = {"table": self.table, "measure": self.measure, "where": written(self.where)}
+        """The request in one form per meaning, ready for JSON. Read back, it has this very plan."""
+        asked = {"table": self.table, "measure": self.measure, "where": filter_json(self.where)}
         if not self.columns:
             return {"type": Total.kind, **asked}
         return {"type": TopK.kind, **asked, "by": list(self.columns), "k": self.k, "counts": self.counts}
 
 
 def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> Plan:
-    """The plan of a request under a policy and a key epoch, or a refusal in the asker's words."""
+    """The plan of a request under a policy and a key epoch, or a refusal in the analyst's words."""
     table = policy.table(request.table)
     measure = table.measure(request.measure)
-    columns = () if isinstance(request, Total) else _grouped(request.by, table)
-    where = canonical(request.where, table)
+    columns = () if isinstance(request, Total) else _group_columns(request.by, table)
+    where = canonical_filter(request.where, table)
     domain = _domain(columns)
     full = _mechanism(columns, domain, measure, table, prices)
-    k, counts = _length(request, table, domain), _counts(request)
+    k, counts = _length(request, table, domain), not isinstance(request, TopK) or request.counts
+    if not isinstance(counts, bool):
+        raise NotSupported("must be true, or false for a list without its counts", field="counts")
     mechanism = full.at(k)
     if isinstance(mechanism, Ranking):
         mechanism = replace(mechanism, with_counts=counts)
@@ -103,7 +107,7 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> P
         keys=tuple(column.name for column in columns),
         where=where,
         measure=measure,
-        max_groups=_enforced(columns),
+        max_groups=None if all(column.guaranteed for column in columns) else _max_groups(columns),
         domain=domain,
         limit=table.limit + 1 if domain is None else None,
         types=tuple(column.type for column in columns),
@@ -126,24 +130,26 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> P
     )
 
 
-def _grouped(by: str | Sequence[str], table: TablePolicy) -> tuple[Column, ...]:
-    """The grouped columns in one order: a key is a set of columns taken together."""
+def _group_columns(by: str | Sequence[str], table: TablePolicy) -> tuple[Column, ...]:
+    """The grouped columns in one order: a key is a set of columns."""
     names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise NotSupported("by: name a column, or several as a list")
+        raise NotSupported("name a column, or several as a list", field="by")
     columns = {table.column(name).name: table.column(name) for name in names}
     if len(columns) < len(names):
-        raise NotSupported("by: a column is named twice")
+        raise NotSupported("a column is named twice", field="by")
     return tuple(columns[name] for name in sorted(columns))
 
 
 def _domain(columns: Sequence[Column]) -> tuple[Key, ...] | None:
-    """All keys, where every column's domain is public; () has the one key of a total."""
+    """All keys, where every column's domain is public; a total has one key, ()."""
     domains = [column.domain for column in columns]
     if any(domain is None for domain in domains):
         return None
     if math.prod(len(domain or ()) for domain in domains) > MAX_DOMAIN:
-        raise NotSupported(f"by: these columns have more than {MAX_DOMAIN} combinations; group by fewer of them")
+        raise NotSupported(
+            f"these columns have more than {MAX_DOMAIN} combinations; group by fewer of them", field="by"
+        )
     return tuple(itertools.product(*(domain or () for domain in domains)))
 
 
@@ -153,32 +159,21 @@ def _longest(table: TablePolicy, domain: tuple[Key, ...] | None) -> int:
 
 
 def _length(request: Request, table: TablePolicy, domain: tuple[Key, ...] | None) -> int:
-    """How many rows are asked for, and no more than there are: 50 or 100 of three regions is one question."""
+    """How many rows are asked for, at most as many as there can be: 50 or 100 of three regions is one question."""
     longest = _longest(table, domain)
     if not isinstance(request, TopK) or request.k is None:
         return longest
     try:
         return min(whole("k", request.k, at_least=1, at_most=table.max_k), longest)
     except InvalidArgument as error:
-        raise NotSupported(f"{error}; {table.name} gives lists of 1 to {table.max_k} rows") from None
-
-
-def _counts(request: Request) -> bool:
-    counts = not isinstance(request, TopK) or request.counts
-    if not isinstance(counts, bool):
-        raise NotSupported("counts: must be true, or false for a list without its counts")
-    return counts
+        problem = f"{error.problem}; {table.name} gives lists of 1 to {table.max_k} rows"
+        raise NotSupported(problem, field="k") from None
 
 
 def _max_groups(columns: Sequence[Column]) -> int | None:
     """How many keys a person can have: the product over the columns; a total is one key."""
     bounds = [column.max_groups for column in columns]
     return None if None in bounds else math.prod(bound or 1 for bound in bounds)
-
-
-def _enforced(columns: Sequence[Column]) -> int | None:
-    """The bound that the query has to enforce: none where the data guarantees it, or where there is none."""
-    return None if all(column.guaranteed for column in columns) else _max_groups(columns)
 
 
 def _mechanism(
@@ -216,7 +211,7 @@ def _atom(
     mechanism: Mechanism,
     epoch: str,
 ) -> str:
-    """Everything that the stored ranking depends on, which neither the length of an answer nor its counts are."""
+    """The hash of all that the stored ranking depends on: not the length of an answer, nor whether it has counts."""
     return _sha256(
         context(
             version=VERSION,
@@ -231,7 +226,7 @@ def _atom(
             guaranteed=[column.guaranteed for column in columns],
             measure=[measure.counts, measure.column, measure.max_per_unit],
             where=str(where),
-            domain=None if domain is None else [[spelled(value) for value in key] for key in domain],
+            domain=None if domain is None else [[spelling(value) for value in key] for key in domain],
             longest=_longest(table, domain),
             mechanism=mechanism.fingerprint(),
             noise=[mechanism.noise.family, mechanism.noise.parameter],

@@ -1,21 +1,21 @@
 """What may be asked of a table, column by column.
 
-These records say what is public: names, types, domains, and how much of anything one person can be. They are written
-by the data owner; nothing in them comes from the rows.
+These records say what is public: names, types, domains, and how much one person can contribute. The owner writes them;
+nothing in them comes from the rows.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from sfumato.accounting.numbers import positive, probability, whole
-from sfumato.errors import InvalidArgument, NotSupported
+from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
-from sfumato.query.values import Type, Value, typed
+from sfumato.query.values import read_value
+from sfumato.types import Type, Value
 
 CountKind: TypeAlias = Literal["units", "rows", "sum"]
 
@@ -29,8 +29,7 @@ class Column:
     """A column that may be filtered and grouped by.
 
     `domain` lists its values if they are public; None if they are part of the data. `max_groups` is how many of its
-    values one person can have; None if any number. `guaranteed` says that the data keeps to it; otherwise the query
-    enforces it.
+    values one person can have; None for any number. The query enforces it, unless it is `guaranteed` by the data.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if self.domain is not None:
-            values = tuple(sorted({typed(self.name, self.type, value) for value in self.domain}))
+            values = tuple(sorted({read_value(self.name, self.type, value) for value in self.domain}))
             object.__setattr__(self, "domain", values)
             whole(f"{self.name}.domain", len(values), at_least=1, at_most=MAX_DOMAIN)
         if self.max_groups is not None:
@@ -50,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is counted: people, rows, or the sum of a count column; at most `max_per_unit` a person and group."""
+    """What is counted: people, rows, or the sum of a count column; at most `max_per_unit` per person and group."""
 
     name: str
     counts: CountKind = "units"
@@ -63,9 +62,9 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class TablePolicy:
-    """A table, whose presence it hides (`privacy_unit`), and what may be asked of it.
+    """A table: whose presence is hidden (`privacy_unit`), and what may be asked.
 
-    `version` names the state of its rows, `source` where they come from: in another place they are other rows.
+    `version` names the state of its rows. `source` is where they come from: rows from another place are other rows.
     """
 
     name: str
@@ -100,10 +99,10 @@ class TablePolicy:
             raise NotSupported(
                 f"people are counted, not named: {name[:60]} can only stand in COUNT(DISTINCT {name[:60]})"
             )
-        return self.columns[_found(name, self.columns, f"{self.name} has no column")]
+        return self.columns[_find(name, self.columns, f"{self.name} has no column")]
 
     def measure(self, name: str) -> Measure:
-        return self.measures[_found(name, self.measures, f"{self.name} has no measure")]
+        return self.measures[_find(name, self.measures, f"{self.name} has no measure")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every table that may be asked about. `reports` are asked in another way, and known by name to say so."""
+    """Every table that may be asked about. `reports` are names of reports, so that a refusal can say what they are."""
 
     tables: Mapping[str, TablePolicy] = field(default_factory=dict)
     reports: tuple[str, ...] = ()
@@ -129,10 +128,10 @@ class Policy:
     def table(self, name: str) -> TablePolicy:
         if name in self.reports and name not in self.tables:
             raise NotSupported(f"{name} is a report and no table; ask `sfumato report --report {name}` for its numbers")
-        return self.tables[_found(name, self.tables, "there is no table")]
+        return self.tables[_find(name, self.tables, "there is no table")]
 
 
-def _found(name: str, known: Iterable[str], complaint: str) -> str:
+def _find(name: str, known: Iterable[str], complaint: str) -> str:
     """The known name that `name` means: itself, or the only one that differs in case."""
     names = list(known)
     if not isinstance(name, str):
@@ -144,6 +143,5 @@ def _found(name: str, known: Iterable[str], complaint: str) -> str:
     folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
     if len(folded) == 1:
         return folded[0]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none'}"
-    raise NotSupported(f"{complaint} {name[:60]!r}; {hint}")
+    hint = nearest(name, names) or f"; there is {', '.join(names) or 'none'}"
+    raise NotSupported(f"{complaint} {name[:60]!r}{hint}")

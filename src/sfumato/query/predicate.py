@@ -9,7 +9,7 @@ stays NULL, so De Morgan's laws hold and every leaf means "not NULL, and in the 
 values is still a filter: it keeps the rows where the column is not NULL.
 
 Two filters with one canonical form have one meaning. The converse is not promised: where this misses an equality, a
-question is asked, and paid for, twice.
+question is asked and paid for twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import TypeAlias
 
-from sfumato.query.values import Value, following, spelled
+from sfumato.query.values import spelling, successor
+from sfumato.types import Value
 
 
 @total_ordering
@@ -62,7 +63,7 @@ class Values:
     def union(cls, intervals: Iterable[Interval]) -> Values:
         """Sorted, merged where they touch, and closed at whole values where the type has them."""
         merged: list[Interval] = []
-        for low, high in sorted(map(_closed, intervals)):
+        for low, high in sorted((_normal(low), _normal(high)) for low, high in intervals):
             if low >= high:
                 continue
             if merged and low <= merged[-1][1]:
@@ -71,15 +72,25 @@ class Values:
                 merged.append((low, high))
         return cls(tuple(merged))
 
+    @classmethod
+    def any_of(cls, sets: Iterable[Values]) -> Values:
+        """The union of sets, in one sort: a list of a thousand alternatives is one union."""
+        return cls.union(interval for values in sets for interval in values.intervals)
+
+    @classmethod
+    def all_of(cls, sets: Iterable[Values]) -> Values:
+        """The intersection of sets, as the complement of a union."""
+        return ~cls.any_of(~values for values in sets)
+
     def __or__(self, other: Values) -> Values:
-        return Values.union([*self.intervals, *other.intervals])
+        return Values.any_of([self, other])
 
     def __invert__(self) -> Values:
         edges = [BELOW, *(cut for interval in self.intervals for cut in interval), ABOVE]
         return Values.union(zip(edges[::2], edges[1::2], strict=True))
 
     def __and__(self, other: Values) -> Values:
-        return ~(~self | ~other)
+        return Values.all_of([self, other])
 
     def __contains__(self, value: Value) -> bool:
         return any(low < Cut(value, 0) < high for low, high in self.intervals)
@@ -87,7 +98,11 @@ class Values:
     @property
     def points(self) -> tuple[Value, ...] | None:
         """The values themselves, where they are listed one by one; None where there are ranges."""
-        singles = [low.value for low, high in self.intervals if low.value is not None and _single(low, high)]
+        singles = [
+            low.value
+            for low, high in self.intervals
+            if low.value is not None and low.side == -1 and high == _normal(Cut(low.value, 1))
+        ]
         return tuple(singles) if len(singles) == len(self.intervals) else None
 
 
@@ -135,7 +150,7 @@ EVERYTHING, NOTHING = AllOf(()), AnyOf(())
 def all_of(parts: Sequence[Predicate]) -> Predicate:
     """The conjunction, in canonical form if its parts are."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, AllOf) else (part,))]
-    merged = _merged(flat, intersect=True)
+    merged = _merge(flat, intersect=True)
     if NOTHING in merged:
         return NOTHING
     return merged[0] if len(merged) == 1 else AllOf(tuple(merged))
@@ -144,13 +159,13 @@ def all_of(parts: Sequence[Predicate]) -> Predicate:
 def any_of(parts: Sequence[Predicate]) -> Predicate:
     """The disjunction, in canonical form if its parts are."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, AnyOf) else (part,))]
-    merged = _merged(flat, intersect=False)
+    merged = _merge(flat, intersect=False)
     if EVERYTHING in merged:
         return EVERYTHING
     return merged[0] if len(merged) == 1 else AnyOf(tuple(merged))
 
 
-def negated(predicate: Predicate) -> Predicate:
+def negate(predicate: Predicate) -> Predicate:
     """What is true where `predicate` is false; where it is NULL, so is this.
 
     Not for pruned filters: `x = 1 AND x = 2` is false or, where x is NULL, NULL; its negation asks that x is not NULL.
@@ -158,14 +173,14 @@ def negated(predicate: Predicate) -> Predicate:
     if isinstance(predicate, In):
         return In(predicate.column, ~predicate.values)
     if isinstance(predicate, AllOf):
-        return any_of([negated(part) for part in predicate.parts])
-    return all_of([negated(part) for part in predicate.parts])
+        return any_of([negate(part) for part in predicate.parts])
+    return all_of([negate(part) for part in predicate.parts])
 
 
-def pruned(predicate: Predicate) -> Predicate:
-    """The final form, in which a leaf that no value passes is `NOTHING`. It must not be negated any more."""
-    once = _pruned(predicate)
-    return once if once == predicate else pruned(once)  # what is left may meet, and exclude, what it could not before
+def prune(predicate: Predicate) -> Predicate:
+    """The final form, in which a leaf that no value passes is `NOTHING`. Do not negate it afterwards."""
+    once = _prune_once(predicate)
+    return once if once == predicate else prune(once)  # the parts that are left may exclude one another now
 
 
 def size(predicate: Predicate) -> int:
@@ -189,14 +204,14 @@ def depth(predicate: Predicate) -> int:
     return 0 if isinstance(predicate, In) else 1 + max(map(depth, predicate.parts), default=0)
 
 
-def _pruned(predicate: Predicate) -> Predicate:
+def _prune_once(predicate: Predicate) -> Predicate:
     if isinstance(predicate, In):
         return predicate if predicate.values.intervals else NOTHING
     join = all_of if isinstance(predicate, AllOf) else any_of
-    return join([_pruned(part) for part in predicate.parts])
+    return join([_prune_once(part) for part in predicate.parts])
 
 
-def _merged(parts: Sequence[Predicate], *, intersect: bool) -> list[Predicate]:
+def _merge(parts: Sequence[Predicate], *, intersect: bool) -> list[Predicate]:
     """Leaves of one column as one leaf, nothing twice, in one order."""
     sets: dict[str, list[Values]] = {}
     others: dict[Predicate, None] = {}
@@ -205,36 +220,21 @@ def _merged(parts: Sequence[Predicate], *, intersect: bool) -> list[Predicate]:
             sets.setdefault(part.column, []).append(part.values)
         else:
             others[part] = None
-    leaves = [In(column, _joined(values, intersect=intersect)) for column, values in sets.items()]
+    leaves = [In(column, (Values.all_of if intersect else Values.any_of)(each)) for column, each in sets.items()]
     return sorted({*leaves, *others}, key=str)
 
 
-def _joined(sets: Sequence[Values], *, intersect: bool) -> Values:
-    """All of them at once, in one sort: a list of a thousand alternatives is one union."""
-    if intersect:
-        return ~Values.union(interval for values in sets for interval in (~values).intervals)
-    return Values.union(interval for values in sets for interval in values.intervals)
-
-
-def _closed(interval: Interval) -> Interval:
-    """An open end at a whole value moves to the next value: after 1 is before 2, and before FALSE is nothing."""
-    return _stepped(interval[0]), _stepped(interval[1])
-
-
-def _stepped(cut: Cut) -> Cut:
+def _normal(cut: Cut) -> Cut:
+    """One form per place: after 1 is before 2 where a type has whole values, and before FALSE is nothing."""
     if isinstance(cut.value, bool):
         return {(False, -1): BELOW, (True, 1): ABOVE}.get((cut.value, cut.side), Cut(True, -1))
     if cut.side != 1 or cut.value is None:
         return cut
-    step = following(cut.value)
+    step = successor(cut.value)
     return cut if step is None else Cut(step, -1)
-
-
-def _single(low: Cut, high: Cut) -> bool:
-    return low.side == -1 and high == _stepped(Cut(low.value, 1))
 
 
 def _edge(cut: Cut) -> str:
     if cut.value is None:
         return "-" if cut.side < 0 else "+"
-    return f"{'<' if cut.side < 0 else '>'}{spelled(cut.value)!r}"
+    return f"{'<' if cut.side < 0 else '>'}{spelling(cut.value)!r}"

@@ -22,10 +22,10 @@ from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
 from sfumato.errors import EngineFailed, InvalidArgument, NotSupported, nearest
 from sfumato.query.counting import condition, usable
 from sfumato.query.policy import Column, TablePolicy
-from sfumato.query.predicate import pruned
+from sfumato.query.predicate import prune
 from sfumato.query.sql import read_filter
-from sfumato.query.values import MAX_DIGITS, MAX_TEXT, Type
 from sfumato.release.bounding import check_columns
+from sfumato.types import MAX_DIGITS, MAX_TEXT, Type
 
 ROWS, PUBLIC = "rows", "public_keys"
 
@@ -190,7 +190,7 @@ class Reading:
             if name.casefold() != self.unit.casefold() and kind in get_args(Type)
         }
         try:
-            return condition(pruned(read_filter(self.filter, TablePolicy(ROWS, self.unit, columns, {}))))
+            return condition(prune(read_filter(self.filter, TablePolicy(ROWS, self.unit, columns, {}))))
         except (NotSupported, InvalidArgument) as refusal:
             hint = "; a CSV file has no types: give one, such as --type amount=number" if loose else ""
             raise InvalidArgument("filter", f"{refusal}{hint}") from None

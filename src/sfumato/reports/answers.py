@@ -1,4 +1,4 @@
-"""From stored cells to an answer that may leave: rows, the receipt with its guarantee, and notes."""
+"""From stored cells to an answer: rows, the receipt with its guarantee, and notes. All of it may leave."""
 
 from __future__ import annotations
 
@@ -17,95 +17,63 @@ from sfumato.mechanisms.report_noise import CANONICAL
 from sfumato.query.reports.calendar import ALL
 from sfumato.query.reports.entities import Family, Path
 from sfumato.query.reports.policy import OPTIONS, ReportGuarantee, ReportPolicy, guarantee
-from sfumato.query.reports.request import ReportRequest
-from sfumato.query.values import Type
+from sfumato.query.reports.read import ReportRequest
 from sfumato.reports.cells import vectors
 from sfumato.reports.numbers import Array, Which, error95
 from sfumato.reports.plan import PlannedReport
 from sfumato.show.text import partial_steps
+from sfumato.types import Type
 from sfumato.wire import EXACT, AccountStanding, Note, Receipt, Report, ReportPromise, note
 from sfumato.wire import notes as codes
 
 
-def answered(
-    question: PlannedReport, found: Mapping[Place, Seal], standing: AccountStanding, *, repeat: bool
+def make_report(
+    planned: PlannedReport, found: Mapping[Place, Seal], standing: AccountStanding, *, repeat: bool
 ) -> Report:
-    """What stored cells tell about a question. `standing` is the asker's own account, which pays nothing."""
-    asked, policy = question.asked, question.asked.policy
+    """The answer that stored cells give. `standing` is the analyst's own account, which pays nothing."""
+    request, policy = planned.request, planned.request.policy
     cells: dict[Which, Array] = {}
-    for block in question.blocks:
+    for block in planned.blocks:
         for name, array in zip(block.statistics, vectors(block, found), strict=True):
             cells[name, block.attribute] = array
-    made = question.numbers.made(cells)
-    numbers = {name: made[name, asked.attribute][:, question.place] for name in asked.statistics}
+    shown = planned.numbers.compute(cells)
+    numbers = {name: shown[name, request.attribute][:, planned.place] for name in request.statistics}
+    moment: Type = "date" if policy.calendar.days else "timestamp"
+    columns: dict[str, Type] = {"start": moment, "end": moment}
+    if request.attribute is not None:
+        columns[request.attribute] = policy.attributes[request.attribute].type
+    columns.update(dict.fromkeys(request.statistics, "integer"))
     promise = guarantee(policy)
     report = Report(
         report=policy.name,
-        entity=dict(zip(policy.levels, question.path, strict=False)),
-        start=_wall(policy, asked.start),
-        end=_wall(policy, asked.end),
-        complete_until=_wall(policy, question.end),
-        granularity=asked.granularity,
-        columns=_columns(asked),
-        rows=list(_rows(question, numbers)),
+        entity=dict(zip(policy.levels, planned.path, strict=False)),
+        start=_wall(policy, request.start),
+        end=_wall(policy, request.end),
+        complete_until=_wall(policy, planned.end),
+        granularity=request.granularity,
+        columns=columns,
+        rows=list(_rows(planned, numbers)),
         stopped=False,
         receipt=Receipt(
-            mechanism=EXACT if _exact(asked) else CANONICAL,
+            mechanism=EXACT if _is_exact(request) else CANONICAL,
             unit=policy.unit if policy.cap is not None else "event",
             charge=NOTHING,
             left=standing.left,
             resets=standing.resets,
-            error95=_errors(question),
+            error95=_errors(planned),
             data_version=f"seal {max(seal.number for seal in found.values())}",
-            digest=question.digest(found),
+            digest=planned.digest(found),
             repeat=repeat,
             guarantee=cast(ReportPromise, promise.to_dict()),
         ),
-        options=[*asked.options],
+        options=[*request.options],
         zone=policy.calendar.zone,
     )
-    return replace(report, notes=[*_notes(question, promise, report.raised)])
+    return replace(report, notes=[*_notes(planned, promise, report.raised)])
 
 
-def _exact(asked: ReportRequest) -> bool:
-    return asked.attribute is None and asked.policy.exact_totals
-
-
-def _columns(asked: ReportRequest) -> dict[str, Type]:
-    moment: Type = "date" if asked.policy.calendar.days else "timestamp"
-    columns: dict[str, Type] = {"start": moment, "end": moment}
-    if asked.attribute is not None:
-        columns[asked.attribute] = asked.policy.attributes[asked.attribute].type
-    for name in asked.statistics:
-        columns[name] = "integer"
-    return columns
-
-
-def _rows(question: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
-    """Steps in order, and in each the values from the largest down; what is below the least count is not shown."""
-    asked, policy = question.asked, question.asked.policy
-    ranked = _ranked(numbers[asked.statistics[0]])[: asked.top]
-    values = (None,) if asked.attribute is None else policy.attributes[asked.attribute].domain
-    labels = [cell(values[place]) for place in ranked]
-    keys = ("start", "end", asked.attribute or "", *numbers)
-    for at, step in enumerate(question.steps):
-        start, end = (_wall(policy, moment) for moment in step)
-        counts = [_shown(array[at, ranked], policy.min_count) for array in numbers.values()]
-        if asked.attribute is None:
-            yield dict(zip(("start", "end", *numbers), (start, end, *(each[0] for each in counts)), strict=True))
-            continue
-        for label, *shown in zip(labels, *counts, strict=True):
-            if shown.count(None) < len(shown):
-                yield dict(zip(keys, (start, end, label, *shown), strict=True))
-
-
-def _ranked(numbers: NDArray[np.int64]) -> list[int]:
-    """The places of all values, by what is shown of the whole range; the one ranking that every `top` is a head of."""
-    return [int(place) for place in np.argsort(-numbers.sum(axis=0), kind="stable")]
-
-
-def _shown(counts: NDArray[np.int64], least: int) -> list[int | None]:
-    return [count if count >= least else None for count in counts.tolist()]
+def _is_exact(request: ReportRequest) -> bool:
+    return request.attribute is None and request.policy.exact_totals
 
 
 def _wall(policy: ReportPolicy, moment: datetime) -> Any:
@@ -113,21 +81,43 @@ def _wall(policy: ReportPolicy, moment: datetime) -> Any:
     return wall.date() if policy.calendar.days else wall
 
 
-def _errors(question: PlannedReport) -> dict[str, int]:
-    """Of the widest number in the answer, before anything was raised to a floor."""
-    asked, policy = question.asked, question.asked.policy
-    if _exact(asked):
-        return dict.fromkeys(asked.statistics, 0)
-    calendar = policy.calendar
-    partitions = {calendar.partition(*step) for step in question.steps}
-    if "monotone" in asked.options:
-        partitions = {calendar.partition(asked.start, question.end)}
-    below = sum(_measured_below(question.family, question.path))
-    return {name: max(error95(policy, name, spans, below) for spans in partitions) for name in asked.statistics}
+def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
+    """Steps in order, and in each the values from the largest down. Counts below the least count are None."""
+    request, policy = planned.request, planned.request.policy
+    # One ranking by the first statistic over the whole range, so that every `top` is a head of it.
+    order = np.argsort(-numbers[request.statistics[0]].sum(axis=0), kind="stable")
+    places = [int(place) for place in order][: request.top]
+    values = (None,) if request.attribute is None else policy.attributes[request.attribute].domain
+    labels = [cell(values[place]) for place in places]
+    keys = ("start", "end", request.attribute or "", *numbers)
+    for at, step in enumerate(planned.steps):
+        start, end = (_wall(policy, moment) for moment in step)
+        counts = [
+            [count if count >= policy.min_count else None for count in array[at, places].tolist()]
+            for array in numbers.values()
+        ]
+        if request.attribute is None:
+            yield dict(zip(("start", "end", *numbers), (start, end, *(each[0] for each in counts)), strict=True))
+            continue
+        for label, *shown in zip(labels, *counts, strict=True):
+            if shown.count(None) < len(shown):
+                yield dict(zip(keys, (start, end, label, *shown), strict=True))
+
+
+def _errors(planned: PlannedReport) -> dict[str, int]:
+    """The error of the widest number in the answer, before a floor raises any number."""
+    request, policy = planned.request, planned.request.policy
+    if _is_exact(request):
+        return dict.fromkeys(request.statistics, 0)
+    partitions = {policy.calendar.partition(*step) for step in planned.steps}
+    if "monotone" in request.options:
+        partitions = {policy.calendar.partition(request.start, planned.end)}
+    below = sum(_measured_below(planned.family, planned.path))
+    return {name: max(error95(policy, name, spans, below) for spans in partitions) for name in request.statistics}
 
 
 def _measured_below(family: Family, path: Path) -> Iterator[bool]:
-    """Whose cells an entity's number is the sum of: its own, or those that stand for it."""
+    """One True for each entity whose cells an entity's number is the sum of: its own, or those below it."""
     place = family.paths.index(path)
     if family.measured[place]:
         yield True
@@ -137,31 +127,30 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _measured_below(family, family.paths[child])
 
 
-def _notes(question: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[Note]:
-    asked, policy = question.asked, question.asked.policy
+def _notes(planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[Note]:
+    request, policy = planned.request, planned.request.policy
     yield note(codes.EVENT_LEVEL) if promise.unit == "event" else note(codes.PERSON_LEVEL, events=promise.events)
-    if _exact(asked):
+    if _is_exact(request):
         yield note(codes.EXACT_TOTALS)
-    if question.end < asked.end:
-        until = policy.calendar.wall(question.end).isoformat(sep=" ", timespec="minutes")
+    if planned.end < request.end:
+        until = policy.calendar.wall(planned.end).isoformat(sep=" ", timespec="minutes")
         yield note(codes.INCOMPLETE, until=until)
-    if cut := partial_steps(_cut(question), len(question.steps), asked.granularity):
+    if cut := partial_steps(_cut_steps(planned), len(planned.steps), request.granularity):
         yield note(codes.CUT_SHORT, text=cut)
     if policy.min_count > 0:
         yield note(codes.SMALL_COUNTS_HIDDEN, least=policy.min_count)
-    yield from (note(codes.OPTION, option=option, meaning=OPTIONS[option]) for option in asked.options)
+    yield from (note(codes.OPTION, option=option, meaning=OPTIONS[option]) for option in request.options)
     if raised:
         verb = "raise" if len(raised) > 1 else "raises"
         yield note(codes.RAISED, options=f"{' and '.join(raised)} {verb}")
 
 
-def _cut(question: PlannedReport) -> Iterator[int]:
-    """The steps that the range cuts short."""
-    calendar, asked = question.asked.policy.calendar, question.asked
-    if asked.granularity == ALL:
+def _cut_steps(planned: PlannedReport) -> Iterator[int]:
+    """The steps that the range cuts short: perhaps the first and the last."""
+    request, calendar = planned.request, planned.request.policy.calendar
+    if request.granularity == ALL:
         return
-    first, last = 0, len(question.steps) - 1
-    if calendar.floor(asked.start, asked.granularity) < asked.start:
-        yield first
-    if calendar.ceil(question.end, asked.granularity) > question.end:
-        yield last
+    if calendar.floor(request.start, request.granularity) < request.start:
+        yield 0
+    if calendar.ceil(planned.end, request.granularity) > planned.end:
+        yield len(planned.steps) - 1

@@ -1,13 +1,13 @@
-"""`sfumato report explain`: what a report promises, as the sum that it is, and in words.
+"""`sfumato report explain`: what a report promises, as a product of factors and in words.
 
-Pure: everything follows from the policy. Numbers that are not short are rounded up, so that what is shown holds.
+Pure: everything follows from the policy. Long numbers are rounded up, so that what is shown holds.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy, ReportStatistic, guarantee
 
 TIMES = " x "
-MAX_VERSIONS = 6  # that are listed one by one
+MAX_LISTED_VERSIONS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Factor:
 class ReportExplanation:
     """A report's guarantee with all that goes into it.
 
-    `sealed` are its places and their highest version, if known; `others` were drawn under another policy.
+    `sealed` is the number of its places and their highest version, if known; `others` is the number of places that were
+    drawn under another policy.
     """
 
     policy: ReportPolicy
@@ -46,12 +47,12 @@ class ReportExplanation:
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """Those that are told one by one: the first ones, what is reached, and the most that there may be."""
+        """The versions to list: the first ones, the one that is reached, and the last that there may be."""
         most, reached = self.promise.versions, self.sealed[1] if self.sealed else 0
-        return tuple(sorted({*range(1, min(most, MAX_VERSIONS) + 1), most, *([reached] if reached else [])}))
+        return tuple(sorted({*range(1, min(most, MAX_LISTED_VERSIONS) + 1), most, *([reached] if reached else [])}))
 
     def after(self, versions: int) -> Fraction:
-        """The epsilon after so many versions."""
+        """The epsilon after this many versions."""
         return self.promise.seal * self.promise.events * versions
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class ReportExplanation:
             "guarantee": self.promise.to_dict(),
             "formula": self.formula,
             "factors": [{"number": float(f.number), "words": f.words, "why": f.why} for f in self.factors],
-            "statistics": {"counting_one_event": list(self.promise.statistics), "why": list(together(policy))},
+            "statistics": {"counting_one_event": list(self.promise.statistics), "why": list(joint_statistics(policy))},
             "attributes": {
                 name: {"values": len(each.domain), "max_values": each.max_values}
                 for name, each in policy.attributes.items()
@@ -81,17 +82,17 @@ class ReportExplanation:
 
 
 def explain_report(policy: ReportPolicy, sealed: tuple[int, int] | None = None, others: int = 0) -> ReportExplanation:
-    """The sum behind a report's guarantee; their product is exactly that of `guarantee`."""
+    """The factors behind a report's guarantee; their product is exactly the epsilon of `guarantee`."""
     promise = guarantee(policy)
     return ReportExplanation(policy, promise, tuple(_factors(policy, promise)), sealed, others)
 
 
 def _factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
-    *before, epsilon = _cells(policy, promise)
-    yield _attributes(policy, promise)
+    *before, epsilon = _cell_factors(policy, promise)
+    yield _attribute_factor(policy, promise)
     yield from before
     if policy.levels:
-        words, why = _many(promise.entities, "level", "of entities"), f"{_listed(policy.levels)}: one of each"
+        words, why = _many(promise.entities, "level", "of entities"), f"{_join(policy.levels)}: one of each"
         yield Factor(Fraction(promise.entities), words, f"an event counts for {why}")
     yield epsilon
     if promise.versions > 1:
@@ -102,13 +103,13 @@ def _factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]
         yield Factor(Fraction(promise.events), words, f"max_events_per_unit: no more of one {policy.unit} count")
 
 
-def _attributes(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
-    """What one event has a value of; its own total is one more, unless it is exact."""
+def _attribute_factor(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
+    """The values of one event; the total is one more, unless it is exact."""
     values = sum(attribute.max_values for attribute in policy.attributes.values())
     count = len(policy.attributes)
     words = _many(count, "attribute") if values == count else f"{values} values of {_many(count, 'attribute')}"
     several = [f"{each.name} (up to {each.max_values})" for each in policy.attributes.values() if each.max_values > 1]
-    why = "an event has one value of each" if not several else f"an event has several values of {_listed(several)}"
+    why = "an event has one value of each" if not several else f"an event has several values of {_join(several)}"
     number = Fraction(promise.attributes)
     if policy.exact_totals:
         return Factor(number, words, f"{why}; totals are exact, and not in the sum")
@@ -117,19 +118,20 @@ def _attributes(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
     return Factor(number, f"({words} + 1 total)", f"{why}, and counts in the total")
 
 
-def _cells(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
-    """Levels of time, statistics that count one event, and last the epsilon of a cell: a product as far as these are
-    alike, and a sum where they are not.
+def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
+    """Levels of time, statistics that count one event, and last the epsilon of a cell.
+
+    They are factors where all cells have the same epsilon, and a sum where they do not.
     """
     levels, names = policy.calendar.levels, promise.statistics
     rows = {name: tuple(policy.epsilon(name, level) for level in levels) for name in names}
     first, alike = rows[names[0]], len({*rows.values()}) == 1
     flat = alike and len({*first}) == 1
     if flat:
-        why = f"{_listed(levels)}: an event lies in one range of each"
+        why = f"{_join(levels)}: an event lies in one range of each"
         yield Factor(Fraction(len(levels)), _many(len(levels), "level", "of time"), why)
     if alike and len(names) > 1:
-        yield Factor(Fraction(len(names)), _many(len(names), "statistic"), f"{_listed(names)} may count one event")
+        yield Factor(Fraction(len(names)), _many(len(names), "statistic"), f"{_join(names)} may count one event")
     if flat:
         yield Factor(first[0], f"epsilon {amount(first[0])}", "that of one cell")
     elif alike:
@@ -138,57 +140,49 @@ def _cells(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
     else:
         terms = " + ".join(f"{' + '.join(map(amount, each))} of {name}" for name, each in rows.items())
         total = sum((sum(each, Fraction(0)) for each in rows.values()), Fraction(0))
-        yield Factor(total, f"epsilon ({terms})", f"that of a cell, in {_listed(levels)}")
+        yield Factor(total, f"epsilon ({terms})", f"that of a cell, in {_join(levels)}")
 
 
-def together(policy: ReportPolicy) -> Iterator[str]:
+def joint_statistics(policy: ReportPolicy) -> Iterator[str]:
     """Which statistics may count one event, and why the others cannot count the same one."""
     counting, names = guarantee(policy).statistics, list(policy.statistics)
     others = [name for name in names if name not in counting]
     if len(names) == 1:
         yield f"{names[0]} is the only statistic."
     elif not others:
-        yield f"One event may count in all of {_listed(names)}: their filters may hold at once."
-    elif not any(_beside(policy, *pair) for pair in itertools.combinations(names, 2)):
-        largest = "" if len({*map(_sum(policy), names)}) == 1 else f" {counting[0]} has the largest epsilon."
-        yield f"One event counts in at most one of {_listed(names)}: {_all_apart(policy)}.{largest}"
+        yield f"One event may count in all of {_join(names)}: their filters may hold at once."
+    elif not any(_may_count_one_event(policy, *pair) for pair in itertools.combinations(names, 2)):
+        sums = {sum(statistic.epsilon.values(), Fraction(0)) for statistic in policy.statistics.values()}
+        largest = "" if len(sums) == 1 else f" {counting[0]} has the largest epsilon."
+        columns = [statistic.column for statistic in policy.statistics.values()]
+        why = "no two of their filters can hold at once"
+        why += "" if len({*columns}) == 1 else ", or they add up two columns"
+        if len({*columns}) == len(columns):
+            why = "each adds up a column of its own"
+        yield f"One event counts in at most one of {_join(names)}: {why}.{largest}"
     else:
-        alone = f"in {counting[0]} alone" if len(counting) == 1 else f"in {_listed(counting)} at once"
+        alone = f"in {counting[0]} alone" if len(counting) == 1 else f"in {_join(counting)} at once"
         yield f"At most, one event counts {alone}; no other statistics that may count one event add up to more."
         for name in others:
-            against = next(each for each in counting if not _beside(policy, name, each))
-            yield f"{name} cannot count the same event: {_apart(policy, name, against)}."
+            other = next(each for each in counting if not _may_count_one_event(policy, name, each))
+            why = f"its filter and that of {other} cannot hold at once"
+            if policy.statistics[name].column != policy.statistics[other].column:
+                why = f"it adds up {policy.statistics[name].column}, another column than {other} does"
+            yield f"{name} cannot count the same event: {why}."
 
 
-def _sum(policy: ReportPolicy) -> Callable[[str], Fraction]:
-    return lambda name: sum(policy.statistics[name].epsilon.values(), Fraction(0))
-
-
-def _all_apart(policy: ReportPolicy) -> str:
-    columns = [statistic.column for statistic in policy.statistics.values()]
-    if len({*columns}) == len(columns):
-        return "each adds up a column of its own"
-    return "no two of their filters can hold at once" + ("" if len({*columns}) == 1 else ", or they add up two columns")
-
-
-def _apart(policy: ReportPolicy, name: str, other: str) -> str:
-    if policy.statistics[name].column != policy.statistics[other].column:
-        return f"it adds up {policy.statistics[name].column}, another column than {other} does"
-    return f"its filter and that of {other} cannot hold at once"
-
-
-def _beside(policy: ReportPolicy, *names: str) -> bool:
-    """Whether statistics may count one event, as the guarantee of a report with them alone has it."""
+def _may_count_one_event(policy: ReportPolicy, *names: str) -> bool:
+    """Whether all these statistics may count one event: by the guarantee of a report with them alone."""
     alone: dict[str, ReportStatistic] = {name: replace(policy.statistics[name], of=None) for name in names}
     return len(guarantee(replace(policy, statistics=alone)).statistics) == len(names)
 
 
 def meaning(explained: ReportExplanation) -> Iterator[str]:
-    """How the number is to be read, a sentence or two for each thing."""
+    """What the number means, in sentences."""
     policy, promise = explained.policy, explained.promise
     yield (
-        "It holds over all that is ever asked under this policy, by whomever and however often: a cell is drawn once, "
-        "stored, and what leaves is made of stored cells. A report debits no budget."
+        "It holds over all that is ever asked under this policy, by all analysts together and however often: a cell is "
+        "drawn once and stored, and answers are made of stored cells. A report debits no budget."
     )
     if promise.versions == 1:
         yield (
@@ -197,9 +191,9 @@ def meaning(explained: ReportExplanation) -> Iterator[str]:
         )
     if promise.unit == "event":
         yield (
-            "It is for one event. For one person there is no bound, as she may have any number of events: with a cap "
-            f"of n, max_events_per_unit = n, it would be n times {amount(promise.epsilon)}, if her rows arrive within "
-            f"the lag, {_lag(policy)}."
+            "It is for one event. For one person there is no bound, because a person may have any number of events: "
+            f"with a cap of n, max_events_per_unit = n, it would be n times {amount(promise.epsilon)}, if a person's "
+            f"rows arrive within the lag, {_lag(policy)}."
         )
         return
     yield (
@@ -207,8 +201,8 @@ def meaning(explained: ReportExplanation) -> Iterator[str]:
         f"{promise.events:,} times {amount(promise.seal)} for each version."
     )
     yield (
-        f"That needs rows to arrive within the lag, {_lag(policy)} after the end of their range: later ones change "
-        "which of her events are the first, and then more of them may be counted in all."
+        f"That needs rows to arrive within the lag, {_lag(policy)} after the end of their range: later rows change "
+        "which events of a person are the first, and then more of them may be counted in all."
     )
 
 
@@ -223,11 +217,12 @@ def not_covered(explained: ReportExplanation) -> Iterator[str]:
     if policy.exact_totals:
         yield (
             "Totals are exact: the owner has it known to the reader. They tell whether one event is there, and are not "
-            f"in the number. With noise they would be: epsilon {amount(noised(policy))}, and no exact_totals."
+            f"in the number. With noise they would be: epsilon {amount(epsilon_with_noise(policy))}, and no "
+            "exact_totals."
         )
     yield (
-        "The policy is public: domains, the table of entities, epsilons, filters. What was copied into them from the "
-        "rows is not protected."
+        "The policy is public: domains, the table of entities, epsilons, filters. Values that were copied into it from "
+        "the rows are not protected."
     )
     yield "What is asked with `sfumato ask` or published by `sfumato release` about the same rows adds to it."
     if explained.promise.unit == "event":
@@ -236,7 +231,7 @@ def not_covered(explained: ReportExplanation) -> Iterator[str]:
         yield "Several people at once: a household of n has n times the epsilon."
 
 
-def noised(policy: ReportPolicy) -> Fraction:
+def epsilon_with_noise(policy: ReportPolicy) -> Fraction:
     """The guarantee that a report would have with noise on its totals too."""
     return guarantee(replace(policy, exact_totals=False)).epsilon
 
@@ -253,7 +248,7 @@ def _many(count: int, noun: str, rest: str = "") -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}{' ' if rest else ''}{rest}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 

@@ -1,9 +1,9 @@
-"""From stored cells to shown numbers: sums, then whatever is to agree with one another. All of it is post-processing.
+"""From stored cells to shown numbers: sums, then consistency. All of it is post-processing.
 
-A number is the sum of its cells, brought together with those of its family (`sfumato.mechanisms.consistency`), and then
-raised to its floor, once, at the end. Every promise of consistency is such a floor: nothing is below zero; an action
-is not below the one that follows from it; a total is not below its shown parts; and a cumulative count is not below
-what it was an epoch before.
+A number is the sum of its cells. It is made consistent with those of its family (`sfumato.mechanisms.consistency`), and
+then raised to its floor, once, at the end. Every promise of consistency is such a floor: no number is below zero; an
+action is not below the one that follows from it; a total is not below its shown parts; and a cumulative count is not
+below its value an epoch before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfumato.query.reports.entities import Family
 from sfumato.query.reports.policy import Option, ReportPolicy
 
 MAX_COUNT = 2**40
-"""More than anybody counts. Beyond it numbers are not told apart, so that no row can make a sum fail."""
+"""Counts are clamped to this, so that sums cannot overflow int64."""
 
 Array: TypeAlias = NDArray[np.int64]
 Which: TypeAlias = tuple[str, str | None]  # a statistic, and an attribute or None for its total
@@ -33,10 +33,11 @@ Which: TypeAlias = tuple[str, str | None]  # a statistic, and an attribute or No
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How the numbers of one question are made: from which ranges each step is added up, and under which options.
+    """How the numbers of one question are computed: from which ranges each step is added up, and under which options.
 
     `steps` list the places of their ranges among `spans`. Running counts go from end to end instead: each of `ends`
-    adds one range to what an earlier end had (-1: to nothing), and `upto` says after which of them a step is over.
+    adds one range to the ranges of an earlier end (-1: to none), and `upto` has the numbers of ends at which a step is
+    over.
     """
 
     policy: ReportPolicy
@@ -47,21 +48,21 @@ class Numbers:
     ends: tuple[tuple[int, int], ...] = ()
     upto: frozenset[int] = frozenset()
 
-    def made(self, cells: Mapping[Which, Array]) -> dict[Which, Array]:
-        """Shown numbers: steps x entities of the family x values. `cells` hold those that the others rest on, too.
+    def compute(self, cells: Mapping[Which, Array]) -> dict[Which, Array]:
+        """Shown numbers: steps x entities of the family x values. `cells` have also those that only set floors.
 
         Each statistic comes after those that follow from it, and totals come last.
         """
         running = "monotone" in self.options
         sums = {which: self._running_sums(array) if running else self._sums(array) for which, array in cells.items()}
-        wished = {which: self._agreed(which, array) for which, array in sums.items()}
+        estimates = {which: self._estimate(which, array) for which, array in sums.items()}
         if running:
-            return self._running(wished)
-        made: dict[Which, Array] = {}
+            return self._compute_running(estimates)
+        shown: dict[Which, Array] = {}
         for which in self._order(cells):
-            floors = self._floors(which, made, wished[which].shape)
-            made[which] = self._settled(which, wished[which], floors)
-        return made
+            floors = self._floors(which, shown, estimates[which].shape)
+            shown[which] = self._raise_to(floors, which, estimates[which])
+        return shown
 
     def _sums(self, cells: Array) -> Array:
         """Steps x measured entities x values."""
@@ -73,61 +74,63 @@ class Numbers:
             sums[at] = cells[:, place] + (sums[before] if before >= 0 else 0)
         return sums
 
-    def _agreed(self, which: Which, sums: Array) -> NDArray[np.float64]:
-        """What each number would be but for its floor: a sum of cells, and what its family says about it."""
-        wished = np.zeros((len(sums), len(self.family.paths), sums.shape[-1]))
-        wished[:, np.flatnonzero(self.family.measured)] = np.clip(sums, -MAX_COUNT, MAX_COUNT)
+    def _estimate(self, which: Which, sums: Array) -> NDArray[np.float64]:
+        """Each number before its floor: the sum of its cells, made consistent with its family by least squares."""
+        estimate = np.zeros((len(sums), len(self.family.paths), sums.shape[-1]))
+        estimate[:, np.flatnonzero(self.family.measured)] = np.clip(sums, -MAX_COUNT, MAX_COUNT)
         if len(self.family.paths) > 1 and not self._exact(which):
             for at, variance in enumerate(self._variances(which)):
                 own = np.array([variance if measured else math.inf for measured in self.family.measured])
-                wished[at] = least_squares(self.family.tree, wished[at], own)
-        return wished
+                estimate[at] = least_squares(self.family.tree, estimate[at], own)
+        return estimate
 
     def _exact(self, which: Which) -> bool:
         return which[1] is None and self.policy.exact_totals
 
     def _variances(self, which: Which) -> list[float]:
-        """Of the sum behind each step, or behind each end."""
+        """The variance of the sum behind each step, or behind each end."""
         each = [DiscreteLaplace(1 / self.policy.epsilon(which[0], span.level)).deviation ** 2 for span in self.spans]
         if "monotone" not in self.options:
             return [sum(each[place] for place in places) for places in self.steps]
-        found: list[float] = []
+        variances: list[float] = []
         for before, place in self.ends:
-            found.append(each[place] + (found[before] if before >= 0 else 0))
-        return found
+            variances.append(each[place] + (variances[before] if before >= 0 else 0))
+        return variances
 
     def _order(self, cells: Iterable[Which]) -> list[Which]:
-        names = self.policy.following(name for name, _ in cells)
+        names = self.policy.with_dependents(name for name, _ in cells)
         return sorted(cells, key=lambda which: (which[1] is None, names.index(which[0])))
 
-    def _floors(self, which: Which, made: Mapping[Which, Array], shape: tuple[int, ...]) -> Array:
+    def _floors(self, which: Which, shown: Mapping[Which, Array], shape: tuple[int, ...]) -> Array:
+        """The least that a number may be, given the numbers before it in the order."""
         name, attribute = which
         floors = np.zeros(shape, np.int64)
         if "actions" in self.options:
-            for (other, over), numbers in made.items():
+            for (other, over), numbers in shown.items():
                 if over == attribute and self.policy.statistics[other].of == name:
                     np.maximum(floors, numbers, out=floors)
         if "totals" in self.options and attribute is None:
-            for (other, over), numbers in made.items():
+            for (other, over), numbers in shown.items():
                 if other == name and over is not None:
-                    np.maximum(floors, self._shown(numbers).sum(axis=-1, keepdims=True), out=floors)
+                    np.maximum(floors, self._visible(numbers).sum(axis=-1, keepdims=True), out=floors)
         return floors
 
-    def _shown(self, numbers: Array) -> Array:
-        """Of running counts all parts are taken: what is below the least count now may be shown later."""
+    def _visible(self, numbers: Array) -> Array:
+        """Numbers that are shown; 0 for the others. Of running counts all, because each may be shown later."""
         least = 0 if "monotone" in self.options else self.policy.min_count
         return np.where(numbers >= least, numbers, 0)
 
-    def _settled(self, which: Which, wishes: NDArray[np.float64], floors: Array) -> Array:
-        """Steps and values are settled one by one, entities together. What is exact is only added up."""
-        steps, nodes, values = wishes.shape
+    def _raise_to(self, floors: Array, which: Which, estimates: NDArray[np.float64]) -> Array:
+        """Whole numbers at or above their floors. Each step and value by itself, entities together."""
+        steps, nodes, values = estimates.shape
         if self._exact(which):
-            return self._added_up(wishes)
-        flat = wishes.swapaxes(0, 1).reshape(nodes, -1), np.minimum(floors, MAX_COUNT).swapaxes(0, 1).reshape(nodes, -1)
+            return self._add_up(estimates)
+        floors = np.minimum(floors, MAX_COUNT)
+        flat = estimates.swapaxes(0, 1).reshape(nodes, -1), floors.swapaxes(0, 1).reshape(nodes, -1)
         return settled(self.family.tree, *flat).reshape(nodes, steps, values).swapaxes(0, 1)
 
-    def _added_up(self, exact: NDArray[np.float64]) -> Array:
-        """Exact numbers are shown as they are; those of an entity without cells of its own are its children's sum."""
+    def _add_up(self, exact: NDArray[np.float64]) -> Array:
+        """Exact numbers as they are. An entity without cells of its own has the sum of its children."""
         numbers = exact.astype(np.int64)
         for node in reversed(range(1, len(self.family.paths))):
             above = self.family.tree.parents[node]
@@ -135,37 +138,39 @@ class Numbers:
                 numbers[:, above] += numbers[:, node]
         return numbers
 
-    def _running(self, wished: Mapping[Which, NDArray[np.float64]]) -> dict[Which, Array]:
-        """What each count has grown by in every step, and at least what it must have."""
-        order = self._order(wished)
+    def _compute_running(self, estimates: Mapping[Which, NDArray[np.float64]]) -> dict[Which, Array]:
+        """What each running count grows by in every step, at least by its floors."""
+        order = self._order(estimates)
         if len(self.family.paths) == 1:
-            grown = self._running_alone(wished, order)
+            grown = self._running_alone(estimates, order)
         else:
-            grown = self._running_together(wished, order)
+            grown = self._running_together(estimates, order)
         ends = sorted(self.upto)
         return {which: np.add.reduceat(array, [0, *ends[:-1]]) for which, array in grown.items()}
 
-    def _running_alone(self, wished: Mapping[Which, NDArray[np.float64]], order: Sequence[Which]) -> dict[Which, Array]:
-        """End by end, at once: with floors that add up to d, the largest of all sums less d so far, and d."""
+    def _running_alone(
+        self, estimates: Mapping[Which, NDArray[np.float64]], order: Sequence[Which]
+    ) -> dict[Which, Array]:
+        """All ends at once. Where floors add up to d, the count is d plus the largest (sum - d) so far."""
         grown: dict[Which, Array] = {}
         for which in order:
-            sums = np.rint(wished[which]).astype(np.int64)
+            sums = np.rint(estimates[which]).astype(np.int64)
             floors = np.minimum(self._floors(which, grown, sums.shape), MAX_COUNT).cumsum(axis=0)
             above = sums if self._exact(which) else np.maximum(np.maximum.accumulate(sums - floors), 0) + floors
             grown[which] = np.diff(above, axis=0, prepend=0)
         return grown
 
     def _running_together(
-        self, wished: Mapping[Which, NDArray[np.float64]], order: Sequence[Which]
+        self, estimates: Mapping[Which, NDArray[np.float64]], order: Sequence[Which]
     ) -> dict[Which, Array]:
         """End by end: what a count has grown by since the end before."""
-        so_far = {which: np.zeros(array.shape[1:], np.int64) for which, array in wished.items()}
+        so_far = {which: np.zeros(array.shape[1:], np.int64) for which, array in estimates.items()}
         ends: dict[Which, list[Array]] = {which: [] for which in order}
         for end in range(len(self.ends)):
             grown: dict[Which, Array] = {}
             for which in order:
-                wish = (wished[which][end] - so_far[which])[np.newaxis]
-                grown[which] = self._settled(which, wish, self._floors(which, grown, wish.shape))
+                growth = (estimates[which][end] - so_far[which])[np.newaxis]
+                grown[which] = self._raise_to(self._floors(which, grown, growth.shape), which, growth)
             for which, array in grown.items():
                 so_far[which] += array[0]
                 ends[which].append(array[0])
@@ -173,7 +178,7 @@ class Numbers:
 
 
 def error95(policy: ReportPolicy, statistic: str, spans: Sequence[Span], entities: int) -> int:
-    """The half-width that holds with 95 % for a sum of these ranges' cells, of so many entities each."""
+    """The half-width that holds with 95 % for the sum of these ranges' cells, over so many `entities`."""
     scales: dict[Fraction, int] = {}
     for span in spans:
         scale = 1 / policy.epsilon(statistic, span.level)
@@ -185,7 +190,7 @@ def error95(policy: ReportPolicy, statistic: str, spans: Sequence[Span], entitie
 def half_width_of_sum(scales: tuple[tuple[Fraction, int], ...], confidence: float = 0.95) -> int:
     """The smallest w that a sum of independent discrete Laplace draws, n of each scale, exceeds with 1 - confidence.
 
-    By the inverse Fourier transform of its characteristic function. Where that would be too long, Chebyshev's bound.
+    By the inverse Fourier transform of its characteristic function; by Chebyshev's bound where that would be too long.
     """
     if not scales:
         return 0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from sqlglot import exp
 
 from sfumato.catalog import Catalog
-from sfumato.config import Config
-from sfumato.config.reports import AttributeSettings, ReportSettings, StatisticSettings
+from sfumato.config import AttributeSettings, Config, ReportSettings, StatisticSettings
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
+from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.reports.entities import Entities
 from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic
-from sfumato.query.request import canonical
-from sfumato.query.values import Type, plain
+from sfumato.query.values import json_value
+from sfumato.types import TYPES, Type
 
 LISTS = "list of "
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -24,27 +24,27 @@ OF_LISTS = {"VARCHAR[]": "text"} | {f"{name}[]": "integer" for name in _WHOLE}
 
 def report_policies(config: Config, catalog: Catalog) -> dict[str, ReportPolicy]:
     """Every report of a configuration; `ConfigError` where one does not fit the live schema."""
-    return {name: _built(config, catalog, settings) for name, settings in config.reports.items()}
+    return {name: build_policy(config, catalog, settings) for name, settings in config.reports.items()}
 
 
 def report_problems(config: Config, catalog: Catalog) -> Iterator[ConfigError]:
     """The first way in which each report does not fit the live schema."""
     for settings in config.reports.values():
         try:
-            found = read_entities(_built(config, catalog, settings), catalog)
-            yield from _unknown_tenants(config, settings, found)
+            entities = read_entities(build_policy(config, catalog, settings), catalog)
+            yield from _tenancy_problems(config, settings, entities)
         except ConfigError as problem:
             yield problem
         except SfumatoError as problem:
             yield ConfigError(f"reports.{settings.name}", str(problem))
 
 
-def _unknown_tenants(config: Config, settings: ReportSettings, entities: Entities) -> Iterator[ConfigError]:
-    """Entities in somebody's tenancy that no row can have, or that are several."""
+def _tenancy_problems(config: Config, settings: ReportSettings, entities: Entities) -> Iterator[ConfigError]:
+    """Entities in an analyst's tenancy that no row can have, or that are several."""
     for name, analyst in config.analysts.items():
         for level, names in (analyst.entities or {}).items():
             for each in names if level in settings.levels else ():
-                if problem := entities.doubtful(level, each):
+                if problem := entities.problem(level, each):
                     yield ConfigError(f"analysts.{name}.entities.{level}", problem)
 
 
@@ -54,23 +54,19 @@ def read_entities(policy: ReportPolicy, catalog: Catalog) -> Entities:
     rows = catalog.entities(policy.name)
     if rows is None:
         return Entities(policy.levels, kinds=kinds)
-    named = (tuple(None if name is None else _name(name) for name in row) for row in rows)
-    found = Entities(policy.levels, named, kinds)
     if policy.reach == "leaf":
         leaves = [row[-1] for row in rows if row[-1] is not None]
         if len(set(leaves)) < len(leaves):
-            problem = f"must list each {policy.levels[-1]} once, or nobody can tell whose an event is"
+            problem = f"must list each {policy.levels[-1]} once; otherwise it is not known whose an event is"
             raise ConfigError(f"reports.{policy.name}.entities.table", problem)
-    return found
+    named = (tuple(None if name is None else str(json_value(name)) for name in row) for row in rows)
+    return Entities(policy.levels, named, kinds)
 
 
-def _name(value: Any) -> str:
-    return str(plain(value) if not isinstance(value, str) else value)
-
-
-def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
+def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
+    """The policy of one report: its settings with the types and the domains of the live tables."""
     here, schema = f"reports.{settings.name}", catalog.schema(settings.table)
-    table, listed = config.tables[settings.table], schema | _lists(settings, catalog, schema)
+    table, types = config.tables[settings.table], schema | _list_types(settings, catalog, schema)
     try:
         policy = ReportPolicy(
             name=settings.name,
@@ -82,12 +78,12 @@ def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> Report
                 for name, each in settings.statistics.items()
             },
             attributes={
-                name: _attribute(name, each, catalog.domains(settings.name)[name], listed, f"{here}.attributes.{name}")
+                name: _attribute(name, each, catalog.domains(settings.name)[name], types, f"{here}.attributes.{name}")
                 for name, each in settings.attributes.items()
             },
             levels=settings.levels,
             reach=_reach(settings, schema, f"{here}.entities"),
-            types={name: cast(Type, kind) for name, kind in schema.items() if kind in get_args(Type)},
+            types={name: cast(Type, kind) for name, kind in schema.items() if kind in TYPES},
             unit=table.privacy_unit,
             min_count=settings.min_count,
             fanout=settings.fanout,
@@ -102,12 +98,12 @@ def _built(config: Config, catalog: Catalog, settings: ReportSettings) -> Report
         raise ConfigError(f"{here}.{problem.argument}", problem.problem) from None
     _check_time(policy, schema, f"{here}.time")
     if settings.cap is not None:
-        _live(table.privacy_unit, schema, f"tables.{table.name}.privacy_unit")
+        _type_of(table.privacy_unit, schema, f"tables.{table.name}.privacy_unit")
     return policy
 
 
 def _check_time(policy: ReportPolicy, schema: Mapping[str, str], where: str) -> None:
-    kind = _live(policy.time, schema, where)
+    kind = _type_of(policy.time, schema, where)
     if kind not in ("date", "timestamp"):
         way = f'[tables.{policy.table}.columns] {policy.time} = {{ type = "timestamp" }}'
         hint = f"; of a CSV file, write {way}, and else cast it in a view" if kind == "text" else ""
@@ -118,11 +114,11 @@ def _check_time(policy: ReportPolicy, schema: Mapping[str, str], where: str) -> 
 
 
 def _statistic(name: str, settings: StatisticSettings, schema: Mapping[str, str], where: str) -> ReportStatistic:
-    if settings.column is not None and _live(settings.column, schema, f"{where}.sum") != "integer":
+    if settings.column is not None and _type_of(settings.column, schema, f"{where}.sum") != "integer":
         raise ConfigError(f"{where}.sum", f"must be a column of whole numbers; {settings.column} is not")
-    columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in get_args(Type)}
+    columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in TYPES}
     try:
-        predicate = canonical(settings.where, TablePolicy("the table", "", columns, {}))
+        predicate = canonical_filter(settings.where, TablePolicy("the table", "", columns, {}))
     except (InvalidArgument, NotSupported) as problem:
         raise ConfigError(f"{where}.where", str(problem)) from None
     return ReportStatistic(name, settings.epsilon, settings.column, predicate, settings.of)
@@ -131,7 +127,7 @@ def _statistic(name: str, settings: StatisticSettings, schema: Mapping[str, str]
 def _attribute(
     name: str, settings: AttributeSettings, domain: tuple[Any, ...], schema: Mapping[str, str], where: str
 ) -> Attribute:
-    live = _live(name, schema, where)
+    live = _type_of(name, schema, where)
     several = live.startswith(LISTS) or bool(settings.separator)
     if live == "other":
         raise ConfigError(where, f"{name} must hold text, numbers, days, or lists of text or of whole numbers")
@@ -147,8 +143,8 @@ def _attribute(
     return Attribute(name, kind, values, settings.max_values, several, settings.separator)
 
 
-def _lists(settings: ReportSettings, catalog: Catalog, schema: Mapping[str, str]) -> dict[str, str]:
-    """Attributes that are lists, by what they are lists of."""
+def _list_types(settings: ReportSettings, catalog: Catalog, schema: Mapping[str, str]) -> dict[str, str]:
+    """The types of attributes that are lists, such as "list of text"."""
     names = [name for name in settings.attributes if schema.get(name) == "other"]
     if not names:
         return {}
@@ -159,7 +155,7 @@ def _lists(settings: ReportSettings, catalog: Catalog, schema: Mapping[str, str]
 
 
 def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> Literal["columns", "leaf"]:
-    """How the rows name their entity: a column for each level, or the lowest one, whose parents a table lists."""
+    """How the rows name their entity: by a column for each level, or by the lowest, whose parents a table lists."""
     named = [level for level in settings.levels if level in schema]
     if len(named) < len(settings.levels) and (settings.entities is None or settings.levels[-1] not in named):
         missing = next(level for level in settings.levels if level not in named)
@@ -170,7 +166,7 @@ def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> L
     return "columns" if len(named) == len(settings.levels) else "leaf"
 
 
-def _live(column: str, schema: Mapping[str, str], where: str) -> str:
+def _type_of(column: str, schema: Mapping[str, str], where: str) -> str:
     if column not in schema:
         raise ConfigError(where, f"{column} is not in the table{nearest(column, schema)}")
     return schema[column]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from msgspec import Meta, field
 
 from sfumato.accounting.charges import Charge
-from sfumato.query.values import Type
+from sfumato.types import TYPES, Type
 from sfumato.wire import notes as codes
 from sfumato.wire.base import Cell, Record
 from sfumato.wire.frames import arrow_stream, pandas_frame, polars_frame
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     import polars
 
     from sfumato.show import Chart, Figures
-
-# How a cell is read back from its serial form; what is not listed is itself.
-READERS: Mapping[str, Callable[[str], Any]] = {"date": date.fromisoformat, "timestamp": datetime.fromisoformat}
 
 DIGEST = "^sha256:[0-9a-f]{64}$"
 
@@ -113,10 +109,10 @@ class Answer(Record, frozen=True, kw_only=True):
         if any(row.keys() != self.columns.keys() for row in self.rows):
             raise ValueError("the rows of an answer have its columns")
         for name, kind in self.columns.items():
-            if kind in READERS:
+            if issubclass(TYPES[kind].python, date):  # a cell of another type is itself
                 for row in self.rows:
                     if isinstance(row[name], str):
-                        row[name] = READERS[kind](row[name])
+                        row[name] = TYPES[kind].from_json(row[name])
 
     @property
     def measure(self) -> str | None:

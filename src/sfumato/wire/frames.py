@@ -5,28 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sfumato.types import TYPES
+
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
-
-# What a column becomes in a data frame. pandas has no type for days; they are its timestamps at midnight.
-_PANDAS: Mapping[str, str] = {
-    "text": "str",
-    "integer": "int64",
-    "number": "float64",
-    "boolean": "bool",
-    "date": "datetime64[s]",
-    "timestamp": "datetime64[us]",
-}
-_SQL: Mapping[str, str] = {
-    "text": "VARCHAR",
-    "integer": "BIGINT",
-    "number": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-}
 
 
 def pandas_frame(columns: Mapping[str, str], data: Mapping[str, Any]) -> pandas.DataFrame:
@@ -36,7 +20,7 @@ def pandas_frame(columns: Mapping[str, str], data: Mapping[str, Any]) -> pandas.
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError("to_pandas needs: pip install 'sfumato[pandas]'") from missing
     missing_counts = {name for name, kind in columns.items() if kind == "integer" and None in list(data[name])}
-    kinds = {name: "Int64" if name in missing_counts else _PANDAS[kind] for name, kind in columns.items()}
+    kinds = {name: "Int64" if name in missing_counts else TYPES[kind].pandas for name, kind in columns.items()}
     return pandas.DataFrame(
         {name: pandas.Series(data[name], dtype=kind) for name, kind in kinds.items()}, columns=[*columns]
     )
@@ -69,7 +53,7 @@ def relation(connection: DuckDBPyConnection, columns: Mapping[str, str], data: M
     places = {f"c{place}": name for place, name in enumerate(columns)}
     connection.register("data", {place: _array(data[name]) for place, name in places.items()})
     typed = (
-        exp.alias_(exp.cast(exp.column(place), _SQL[columns[name]], dialect="duckdb"), name, quoted=True)
+        exp.alias_(exp.cast(exp.column(place), TYPES[columns[name]].duckdb, dialect="duckdb"), name, quoted=True)
         for place, name in places.items()
     )
     return connection.sql(exp.select(*typed).from_("data").sql("duckdb"))

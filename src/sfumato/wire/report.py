@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from sfumato.types import TYPES
 from sfumato.wire import notes as codes
-from sfumato.wire.answer import READERS, Answer
+from sfumato.wire.answer import Answer
 
 if TYPE_CHECKING:
     from sfumato.show import Chart, Figures, Sheet
@@ -52,7 +53,7 @@ class Report(Answer, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         Answer.__post_init__(self)
-        read = READERS[self.columns["start"]]
+        read = TYPES[self.columns["start"]].from_json
         for name in ("start", "end", "complete_until"):
             if isinstance(moment := getattr(self, name), str):
                 force_setattr(self, name, read(moment))

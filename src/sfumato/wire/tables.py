@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta, field
 
-from sfumato.query.values import Type
+from sfumato.types import Type
 from sfumato.wire.answer import ReportPromise
 from sfumato.wire.base import Cell, Record
 

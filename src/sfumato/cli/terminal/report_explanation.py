@@ -7,7 +7,7 @@ from rich.table import Table
 
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
-from sfumato.reports.explain import ReportExplanation, amount, meaning, not_covered, together
+from sfumato.reports.explain import ReportExplanation, amount, joint_statistics, meaning, not_covered
 
 
 def render_report_explanation(explained: ReportExplanation, standing: str) -> RenderableType:
@@ -34,7 +34,7 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
             Words(head, "bold", cropped=False),
             indent(Words(explained.formula, cropped=False)),
             indent(factors),
-            paragraphs(" ".join(together(policy))),
+            paragraphs(" ".join(joint_statistics(policy))),
             *([indent(attributes)] if policy.attributes else []),
             indent(epsilons),
             indent(_versions_table(explained)),

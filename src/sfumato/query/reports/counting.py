@@ -1,9 +1,9 @@
 """The exact counts behind cells of a report, as one SELECT.
 
-Rows fall into segments of time, the pieces that the wanted ranges are made of; a comparison tree of logarithmic depth
-says which. An event adds one to a count of one segment, one entity and one value (or one list of them), whatever is
-asked. Where the policy caps a person's events, her first ones count, in the order of time and of all columns that any
-question to the report can look at: which these are does not depend on the question.
+Rows fall into segments of time, the pieces of the wanted ranges. A comparison tree of logarithmic depth finds the
+segment. For any question, an event adds one to a count of one segment, one entity and one value (or one list of them).
+Where the policy caps a person's events, the first ones count, in the order of time and of all columns that any question
+to the report can look at. So the question does not decide which events count.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import groupby, pairwise
 
 from sqlglot import exp
 
-from sfumato.query.counting import clipped, column_of, condition, condition_in, literal, whole_literal
+from sfumato.query.counting import clip, column_of, condition, condition_in, literal, whole_literal
 from sfumato.query.predicate import EVERYTHING, Predicate, Values, any_of, columns_of
 from sfumato.query.reports.policy import ReportPolicy, ReportStatistic
-from sfumato.query.values import Value
+from sfumato.types import Value
 
-SEGMENT, UPTO = "sfumato_segment", "sfumato_upto"
+SEGMENT, RUNNING = "sfumato_segment", "sfumato_upto"
 MAX_ROW_VALUE = 2**31
 MAX_LISTED = 10_000
 
@@ -29,7 +30,7 @@ MAX_LISTED = 10_000
 class ReportCounting:
     """What to count: segments between `edges`, of the events of some entities, by entity and by value.
 
-    `within` says whose rows these are; `by` are the columns that tell entities apart, none where there is one.
+    `within` says whose rows these are. `by` are the columns that tell entities apart; none where there is one entity.
     """
 
     policy: ReportPolicy
@@ -42,23 +43,15 @@ class ReportCounting:
 
 def segment_query(counting: ReportCounting) -> exp.Select:
     """SELECT segment, entity columns, value, a count for each statistic."""
-    groups = [_segment(counting), *map(column_of, counting.by)]
+    groups = [_segment(counting, list(_runs(counting))), *map(column_of, counting.by)]
     if counting.attribute is not None:
         groups.append(column_of(counting.attribute))
-    counts = [_counted(counting, statistic) for statistic in counting.statistics]
+    counts = [_count(counting, statistic) for statistic in counting.statistics]
     names = [SEGMENT, *counting.by, *([] if counting.attribute is None else [counting.attribute])]
     columns = [group.as_(name, quoted=True) for group, name in zip(groups, names, strict=True)]
     query = exp.select(*columns, *(count.as_(f"sfumato_{at}", quoted=True) for at, count in enumerate(counts)))
     query = query.from_(_events(counting), copy=False).where(*_conditions(counting), copy=False)
     return query.group_by(*(exp.Literal.number(at) for at in range(1, len(groups) + 1)), copy=False)
-
-
-def _segment(counting: ReportCounting) -> exp.Expr:
-    """The number of a row's segment. Edges are dense and even but for clocks that change and months: in even runs it is
-    a division, and a comparison tree over the runs says which one.
-    """
-    runs = list(_runs(counting))
-    return _chosen(counting, runs)
 
 
 def _runs(counting: ReportCounting) -> Iterator[tuple[int, int]]:
@@ -77,19 +70,23 @@ def _length(policy: ReportPolicy, start: datetime, end: datetime) -> int:
     return int((end - start).total_seconds())
 
 
-def _chosen(counting: ReportCounting, runs: Sequence[tuple[int, int]]) -> exp.Expr:
-    """By halves: before or after the run in the middle."""
+def _segment(counting: ReportCounting, runs: Sequence[tuple[int, int]]) -> exp.Expr:
+    """The number of a row's segment.
+
+    Edges are even but for months and clocks that change. Inside an even run the number is a division; a comparison
+    tree, by halves, finds the run.
+    """
     if len(runs) == 1:
-        return _within_run(counting, *runs[0])
+        return _segment_in_run(counting, *runs[0])
     middle = len(runs) // 2
     edge = _moment(counting.policy, counting.edges[runs[middle][0]])
     before = exp.LT(this=column_of(counting.policy.time), expression=edge)
-    below, above = _chosen(counting, runs[:middle]), _chosen(counting, runs[middle:])
+    below, above = _segment(counting, runs[:middle]), _segment(counting, runs[middle:])
     return exp.Case(ifs=[exp.If(this=before, true=below)], default=above)
 
 
-def _within_run(counting: ReportCounting, first: int, many: int) -> exp.Expr:
-    """Edges are whole seconds, so that differences of seconds round down exactly."""
+def _segment_in_run(counting: ReportCounting, first: int, many: int) -> exp.Expr:
+    """By a division. Edges are whole seconds, so differences of seconds round down exactly."""
     number: exp.Expr = exp.cast(exp.Literal.number(first), exp.DataType.Type.BIGINT)
     if many == 1:
         return number
@@ -112,27 +109,23 @@ def _conditions(counting: ReportCounting) -> Iterator[exp.Expr]:
     time = column_of(policy.time)
     yield exp.GTE(this=time, expression=_moment(policy, edges[0]))
     yield exp.LT(this=time.copy(), expression=_moment(policy, edges[-1]))
-    yield condition(_any(counting.statistics))
+    yield condition(_any_filter(counting.statistics))
     yield condition(counting.within)
-    if counting.attribute is not None:
-        yield from _in_domain(policy, counting.attribute)
+    if counting.attribute is None:
+        return
+    attribute = policy.attributes[counting.attribute]
+    if attribute.several:
+        yield exp.Not(this=exp.Is(this=column_of(attribute.name), expression=exp.Null()))
+    elif len(attribute.domain) <= MAX_LISTED:  # a longer list costs more than the rows that it leaves out
+        yield condition_in(attribute.name, Values.of(*attribute.domain))
 
 
-def _any(statistics: Iterable[ReportStatistic]) -> Predicate:
+def _any_filter(statistics: Iterable[ReportStatistic]) -> Predicate:
     return any_of([statistic.where for statistic in statistics])
 
 
-def _in_domain(policy: ReportPolicy, name: str) -> Iterator[exp.Expr]:
-    """Values that are not shown need not be fetched, unless it takes too long to name those that are."""
-    attribute = policy.attributes[name]
-    if attribute.several:
-        yield exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null()))
-    elif len(attribute.domain) <= MAX_LISTED:
-        yield condition_in(name, Values.of(*attribute.domain))
-
-
-def _counted(counting: ReportCounting, statistic: ReportStatistic) -> exp.Expr:
-    amount = exp.Literal.number(1) if statistic.column is None else _kept(counting.policy, statistic.column)
+def _count(counting: ReportCounting, statistic: ReportStatistic) -> exp.Expr:
+    amount = exp.Literal.number(1) if statistic.column is None else _capped_amount(counting.policy, statistic.column)
     if len(counting.statistics) > 1:
         passes = exp.If(this=condition(statistic.where), true=amount)
         amount = exp.Case(ifs=[passes], default=exp.Literal.number(0))
@@ -142,17 +135,17 @@ def _counted(counting: ReportCounting, statistic: ReportStatistic) -> exp.Expr:
 
 
 def _amount(column: str) -> exp.Expr:
-    """A row's count. NULL is nothing, and no row is so large that a sum could fail on it."""
+    """A row's count. NULL is 0, and rows are clipped so that sums cannot overflow."""
     value = exp.func("COALESCE", column_of(column), exp.Literal.number(0))
-    return exp.cast(clipped(value, 0, MAX_ROW_VALUE), exp.DataType.Type.BIGINT)
+    return exp.cast(clip(value, 0, MAX_ROW_VALUE), exp.DataType.Type.BIGINT)
 
 
-def _kept(policy: ReportPolicy, column: str) -> exp.Expr:
-    """What a row adds of a column of counts: all of it, or what her cap leaves after her earlier events."""
+def _capped_amount(policy: ReportPolicy, column: str) -> exp.Expr:
+    """What a row adds of a column of counts: all of it, or what the cap leaves after the person's earlier events."""
     if policy.cap is None:
         return _amount(column)
     before = _sums(policy)[: _sums(policy).index(column)]
-    used: exp.Expr = column_of(UPTO)
+    used: exp.Expr = column_of(RUNNING)
     for other in _sums(policy):
         used = exp.Sub(this=used, expression=_amount(other))
     for earlier in before:
@@ -166,57 +159,52 @@ def _sums(policy: ReportPolicy) -> list[str]:
 
 
 def _events(counting: ReportCounting) -> exp.Expr:
-    """The table; with a cap, without the events that are beyond it."""
+    """The table; with a cap, without the events beyond it."""
     policy = counting.policy
     table = exp.Table(this=exp.to_identifier(policy.table, quoted=True))
     if policy.cap is None:
         return table
     columns = _columns(policy)
-    numbered = exp.select(*map(column_of, columns), _upto(policy, columns).as_(UPTO, quoted=True)).from_(table)
+    numbered = exp.select(*map(column_of, columns), _running_count(policy, columns).as_(RUNNING, quoted=True)).from_(
+        table
+    )
     present = [exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null())) for name in (policy.unit, policy.time)]
     last = exp.LT(this=column_of(policy.time), expression=_moment(policy, counting.edges[-1]))
-    numbered = numbered.where(*present, last, condition(_any(policy.statistics.values())), copy=False)
+    numbered = numbered.where(*present, last, condition(_any_filter(policy.statistics.values())), copy=False)
     inner = numbered.subquery("sfumato_numbered")
     if _sums(policy):
         return inner
-    within = exp.LTE(this=column_of(UPTO), expression=whole_literal(policy.cap))
+    within = exp.LTE(this=column_of(RUNNING), expression=whole_literal(policy.cap))
     return exp.select(*map(column_of, columns)).from_(inner).where(within).subquery("sfumato_events")
 
 
-def _upto(policy: ReportPolicy, columns: Sequence[str]) -> exp.Expr:
+def _running_count(policy: ReportPolicy, columns: Sequence[str]) -> exp.Expr:
     """How many events a person has up to and with this row."""
     first = [policy.time, *(name for name in columns if name != policy.time)]
     order = exp.Order(expressions=[exp.Ordered(this=column_of(name), desc=False, nulls_first=True) for name in first])
     counted: exp.Expr = exp.RowNumber()
     spec = None
     if _sums(policy):
-        amounts = [_amount(column) for column in _sums(policy)]
-        counted = exp.Sum(this=exp.paren(_added(amounts)))
+        amounts = (_amount(column) for column in _sums(policy))
+        counted = exp.Sum(this=exp.paren(reduce(lambda total, each: exp.Add(this=total, expression=each), amounts)))
         spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
     return exp.Window(this=counted, partition_by=[column_of(policy.unit)], order=order, spec=spec)
 
 
-def _added(amounts: Sequence[exp.Expr]) -> exp.Expr:
-    total = amounts[0]
-    for amount in amounts[1:]:
-        total = exp.Add(this=total, expression=amount)
-    return total
-
-
-def selection(policy: ReportPolicy) -> list[str]:
-    """Everything that a person's cap depends on, as text: with another of these, other events of hers count."""
-    return [policy.unit, str(policy.cap), str(_any(policy.statistics.values())), *_columns(policy)]
+def cap_definition(policy: ReportPolicy) -> list[str]:
+    """Everything that decides which events a cap keeps, as text. It is part of the definition of a cell."""
+    return [policy.unit, str(policy.cap), str(_any_filter(policy.statistics.values())), *_columns(policy)]
 
 
 def _columns(policy: ReportPolicy) -> list[str]:
-    """Every column that some question to the report can look at, in one order."""
+    """Every column that a question to the report can look at, in one order."""
     entities = policy.levels if policy.reach == "columns" else policy.levels[-1:]
     filtered = sorted({name for each in policy.statistics.values() for name in columns_of(each.where)})
     return list(dict.fromkeys([policy.time, *entities, *policy.attributes, *_sums(policy), *filtered]))
 
 
 def values_of(cell: object, separator: str, most: int) -> list[Value]:
-    """The values of one event: the first of them in their order, each once, whichever are shown."""
+    """The values of one event: the first `most` in their order, each once, whether or not they are shown."""
     several = cell.split(separator) if isinstance(cell, str) and separator else cell
     if not isinstance(several, list | tuple):
         return []

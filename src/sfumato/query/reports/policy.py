@@ -1,8 +1,8 @@
 """What a report may show: statistics of entities, by attribute and over time, as canonical cells.
 
 A cell is one count with one noise: a statistic of an entity, of one value of one attribute (or of all of them, a
-total), in one atomic range of time. Every answer is made of whole cells, so that what an event can tell is bounded by
-the cells that it falls into: `guarantee`. Nothing here comes from the rows.
+total), in one atomic range of time. Every answer is made of whole cells. So the cells that an event falls into bound
+what answers tell about it: `guarantee`. Nothing here comes from the rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sfumato.query.predicate import (
     all_of,
     any_of,
     columns_of,
-    pruned,
+    prune,
 )
 from sfumato.query.reports.calendar import Calendar
-from sfumato.query.values import Type, Value
+from sfumato.types import Type, Value
 
 Option: TypeAlias = Literal["monotone", "totals", "tree", "actions"]
 Unit: TypeAlias = Literal["event", "person"]
 
-FIRST = timezone(timedelta(hours=14))  # where days begin first
+EARLIEST_ZONE = timezone(timedelta(hours=14))  # where days begin first
 
 ADMITTED = "known to the advertiser"
 
@@ -47,9 +47,9 @@ OPTIONS: Mapping[Option, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ReportStatistic:
-    """Events of one kind: rows that pass a filter, or what they add up to in a column of counts.
+    """Events of one kind: rows that pass a filter, or the sum of a column of counts over them.
 
-    `epsilon` is that of a cell, by level of time. `of` is the action that it follows from: every click is of an
+    `epsilon` is that of a cell, by level of time. `of` is the statistic that it follows from: every click is of an
     impression.
     """
 
@@ -62,7 +62,7 @@ class ReportStatistic:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column and its public domain. An event has at most `max_values` of them, the first in their order.
+    """A column and its public domain. Of the values of an event, the first `max_values` in their order count.
 
     Several values are a list, or one text with a `separator` between them.
     """
@@ -79,8 +79,8 @@ class Attribute:
 class ReportPolicy:
     """One report over one table. `levels` are those of its entities, the top first; `calendar` has those of time.
 
-    Epochs count when they are complete, a `lag` after their end. At most `cap` events of a person are counted, if it
-    is there. `reach` is how the rows name their entity: by a column for each level, or by the lowest alone.
+    A range is complete a `lag` after its end, and is counted then. With a `cap`, at most so many events of a person are
+    counted. `reach` is how the rows name their entity: by a column for each level, or by the lowest alone.
     """
 
     name: str
@@ -103,46 +103,44 @@ class ReportPolicy:
     source: str = ""
 
     def __post_init__(self) -> None:
-        for statistic in self.statistics.values():
-            self._check_chain(statistic)
+        self._check_chains()
         self._check_sums()
         if self.exact_totals and not self.attributes:
-            raise InvalidArgument(
-                "exact_totals", "are all that this report has, so that it promises nothing; add noise"
-            )
+            raise InvalidArgument("exact_totals", "are all that this report has, so it promises nothing; add noise")
         if len({statistic.column is None for statistic in self.statistics.values()}) > 1:
             raise InvalidArgument("statistics", "count rows, or add up columns of counts; one report cannot do both")
 
     def _check_sums(self) -> None:
-        """An event more in a column of counts must change nothing but the sum."""
+        """One event more in a column of counts must change nothing but the sum."""
         looked_at = {self.time, *self.levels, *self.attributes}
         looked_at |= {name for each in self.statistics.values() for name in columns_of(each.where)}
         for name in sorted(looked_at & {each.column for each in self.statistics.values()} - {None}, key=str):
             raise InvalidArgument("statistics", f"{name} is added up, and cannot be filtered or grouped by as well")
 
-    def _check_chain(self, statistic: ReportStatistic) -> None:
-        seen = [statistic.name]
-        while (above := self.statistics[seen[-1]].of) is not None:
-            if above in seen:
-                raise InvalidArgument("statistics", f"{', '.join(seen)} follow from one another in a circle")
-            seen.append(above)
+    def _check_chains(self) -> None:
+        for name in self.statistics:
+            seen = [name]
+            while (above := self.statistics[seen[-1]].of) is not None:
+                if above in seen:
+                    raise InvalidArgument("statistics", f"{', '.join(seen)} follow from one another in a circle")
+                seen.append(above)
 
     @property
     def days(self) -> bool:
         """Whether the rows carry days and not moments."""
         return self.types.get(self.time) == "date"
 
-    def named(self, moment: datetime) -> str:
-        """A border of a range, as cells are kept under it.
+    def border_name(self, moment: datetime) -> str:
+        """A border of a range, as stored cells name it.
 
-        Days without a clock are the same rows in every zone, so that their names have none: midnight where it comes
-        first on earth, which is not after the midnight of any zone.
+        Days without a time are the same rows in every zone, so their names have no zone: they are the earliest
+        midnight on earth, which is not after the midnight of any zone.
         """
         if self.days:
-            moment = datetime.combine(self.calendar.wall(moment).date(), time(), FIRST)
+            moment = datetime.combine(self.calendar.wall(moment).date(), time(), EARLIEST_ZONE)
         return moment.astimezone(UTC).isoformat()
 
-    def following(self, names: Iterable[str]) -> tuple[str, ...]:
+    def with_dependents(self, names: Iterable[str]) -> tuple[str, ...]:
         """These statistics and all that follow from them, each before the one that it follows from."""
         wanted = set(names)
         while more := {s.name for s in self.statistics.values() if s.of in wanted} - wanted:
@@ -162,8 +160,9 @@ class ReportPolicy:
 class ReportGuarantee:
     """What all answers of a report together promise: `epsilon`-DP, for one event or for one person.
 
-    The sum that it is: over the statistics that count an event, over `attributes` (with their values; the total is
-    one more, unless it is exact), over levels of time and of entities, of a cell's epsilon; times `versions`.
+    It is the sum of a cell's epsilon over the statistics that count an event, over `attributes` (with their values; the
+    total is one more, unless it is exact), and over levels of time and of entities; times `versions` and `events`.
+    `seal` is the sum for one event and one version.
     """
 
     unit: Unit
@@ -183,11 +182,17 @@ class ReportGuarantee:
 
 
 def guarantee(policy: ReportPolicy) -> ReportGuarantee:
-    """Epsilon-DP for an event; for a person where the policy caps her events. Proof: proofs/reports.md."""
+    """Epsilon-DP for one event; for one person where the policy caps a person's events. Proof: proofs/reports.md."""
     attributes = sum(attribute.max_values for attribute in policy.attributes.values()) + (not policy.exact_totals)
     entities = max(len(policy.levels), 1)
-    statistics = max(_together(policy), key=lambda names: _of_time(policy, names))
-    seal = attributes * entities * _of_time(policy, statistics)
+    columns = dict.fromkeys(statistic.column for statistic in policy.statistics.values())
+    joint = (
+        names
+        for column in columns
+        for names in _joint_sets([each for each in policy.statistics.values() if each.column == column], (), EVERYTHING)
+    )
+    statistics = max(joint, key=lambda names: _epsilon_over_time(policy, names))
+    seal = attributes * entities * _epsilon_over_time(policy, statistics)
     return ReportGuarantee(
         unit="event" if policy.cap is None else "person",
         epsilon=seal * policy.max_versions * (policy.cap or 1),
@@ -202,35 +207,29 @@ def guarantee(policy: ReportPolicy) -> ReportGuarantee:
     )
 
 
-def _of_time(policy: ReportPolicy, statistics: Sequence[str]) -> Fraction:
-    """The epsilons that one event meets in time, in one attribute and one level of entities."""
+def _epsilon_over_time(policy: ReportPolicy, statistics: Sequence[str]) -> Fraction:
+    """The sum of the epsilons of one event's cells over time, in one attribute and one level of entities."""
     each = (policy.epsilon(name, level) for name in statistics for level in policy.calendar.levels)
     return sum(each, Fraction(0))
 
 
-def _together(policy: ReportPolicy) -> Iterator[tuple[str, ...]]:
-    """Sets of statistics that may count one event: those of one column whose filters can hold at once."""
-    for column in dict.fromkeys(statistic.column for statistic in policy.statistics.values()):
-        beside = [statistic for statistic in policy.statistics.values() if statistic.column == column]
-        yield from _holding(beside, (), EVERYTHING)
-
-
-def _holding(
+def _joint_sets(
     statistics: Sequence[ReportStatistic], names: tuple[str, ...], where: Predicate
 ) -> Iterator[tuple[str, ...]]:
+    """Sets of statistics of one column that may count one event, because their filters can hold at once."""
     if not statistics:
         yield names
         return
     first, *others = statistics
-    both = pruned(all_of([where, _in_doubles(first.where)]))
+    both = prune(all_of([where, _in_doubles(first.where)]))
     if both != NOTHING:
-        yield from _holding(others, (*names, first.name), both)
+        yield from _joint_sets(others, (*names, first.name), both)
     if both == NOTHING or first.where != EVERYTHING:
-        yield from _holding(others, names, where)
+        yield from _joint_sets(others, names, where)
 
 
 def _in_doubles(where: Predicate) -> Predicate:
-    """A filter as engines compare numbers: decimals that are one double are one value."""
+    """A filter as engines compare numbers: decimals that are the same double are one value."""
     if not isinstance(where, In):
         join = all_of if isinstance(where, AllOf) else any_of
         return join([_in_doubles(part) for part in where.parts])

@@ -1,0 +1,90 @@
+"""Names that point from one section of the file to another: each must find it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.config.settings import Analyst, Config, Reference, ReportSettings, TableSettings
+from sfumato.errors import ConfigError, nearest
+
+
+def check_references(config: Config) -> None:
+    """Raise `ConfigError` for the first name that is not in the file, or that must not be used so."""
+    for name, settings in config.reports.items():
+        _check_report(config, name, settings)
+    for name, table in config.tables.items():
+        _check_table(config, name, table)
+    for name, analyst in config.analysts.items():
+        _check_known(f"analysts.{name}.budget", analyst.budget, config.budgets, "a budget")
+        if analyst.organisation:
+            _check_known(f"analysts.{name}.organisation", analyst.organisation, config.organisations, "an organisation")
+    for name, budget in config.organisations.items():
+        _check_known(f"organisations.{name}.budget", budget, config.budgets, "a budget")
+    levels = {level for settings in config.reports.values() for level in settings.levels}
+    for name, analyst in config.analysts.items():
+        if not name:
+            raise ConfigError("analysts", "a name must not be empty")
+        _check_prices(config, name, analyst)
+        for level in analyst.entities or ():
+            if level not in levels:
+                problem = f"no report has entities of this level{nearest(level, sorted(levels))}"
+                raise ConfigError(f"analysts.{name}.entities.{level}", problem)
+
+
+def _check_table(config: Config, name: str, table: TableSettings) -> None:
+    here = f"tables.{name}"
+    _check_known(f"{here}.engine", table.engine, config.engines, "an engine")
+    for column, settings in table.columns.items():
+        if isinstance(settings.domain, Reference):
+            _check_public(config, table, settings.domain.table, f"{here}.columns.{column}.domain")
+    if table.cap:
+        _check_known(f"{here}.cap", table.cap, config.budgets, "a budget")
+    if not table.measures and all(report.table != name for report in config.reports.values()):
+        raise ConfigError(f"{here}.measures", 'is empty, so nothing can be asked; add people = { count = "units" }')
+
+
+def _check_report(config: Config, name: str, settings: ReportSettings) -> None:
+    here = f"reports.{name}"
+    _check_known(f"{here}.table", settings.table, config.tables, "a table")
+    table = config.tables[settings.table]
+    for attribute, described in settings.attributes.items():
+        column = table.columns.get(attribute)
+        if described.domain is None and (column is None or column.domain is None):
+            problem = "is missing; a report shows only values that are public before any event"
+            raise ConfigError(f"{here}.attributes.{attribute}.domain", problem)
+        if isinstance(described.domain, Reference):
+            _check_public(config, table, described.domain.table, f"{here}.attributes.{attribute}.domain")
+    if settings.entities is not None:
+        _check_public(config, table, settings.entities, f"{here}.entities.table", "a list of entities")
+    if settings.cap is not None and not table.privacy_unit:
+        problem = f"needs tables.{table.name}.privacy_unit, the column that says whose row it is"
+        raise ConfigError(f"{here}.max_events_per_unit", problem)
+
+
+def _check_public(config: Config, table: TableSettings, source: str, where: str, what: str = "a domain") -> None:
+    """A list of values that is read from a table about people would publish their values."""
+    beside = [other for other in config.tables.values() if other.engine == table.engine]
+    if source.casefold() in {text.casefold() for other in beside for text in (other.name, other.source)}:
+        raise ConfigError(where, f"{source} is a table about people; {what} must be public")
+
+
+def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
+    """Accounts that pay for one question must count it in the same units."""
+    shared = {f"tables.{table.name}.cap": table.cap for table in config.tables.values() if table.cap}
+    if analyst.organisation:
+        shared[f"organisations.{analyst.organisation}.budget"] = config.organisations[analyst.organisation]
+    own = config.budgets[analyst.budget].prices
+    for setting, budget in shared.items():
+        prices = config.budgets[budget].prices
+        if (prices.epsilon_per, prices.delta_per) != (own.epsilon_per, own.delta_per):
+            raise ConfigError(
+                setting,
+                f"budget {budget!r} must have the epsilon_per and delta_per of {analyst.budget!r}, "
+                f"which {name} spends: one question is paid from both",
+            )
+
+
+def _check_known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:
+    if name not in names:
+        raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{nearest(name, list(names))}")

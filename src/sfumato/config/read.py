@@ -1,0 +1,243 @@
+"""From TOML to the records of `settings`. Reports are read in `reports`."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+from sfumato.accounting import Charge
+from sfumato.config.checks import check_references
+from sfumato.config.reports import read_report_settings
+from sfumato.config.sections import PREFIX, Section, defaults, name_variable, override
+from sfumato.config.settings import (
+    LEDGER_URLS,
+    Analyst,
+    Budget,
+    ColumnSettings,
+    Config,
+    EngineSettings,
+    EngineType,
+    LedgerSettings,
+    Mode,
+    Oidc,
+    Resets,
+    Rhythm,
+    Role,
+    ServiceSettings,
+    TableSettings,
+    Version,
+)
+from sfumato.errors import ConfigError
+from sfumato.mechanisms.mechanism import CountNoise
+from sfumato.query.policy import CountKind, Measure, Prices
+from sfumato.types import Type
+
+NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # a client's key is no setting of a service
+MAX_K, MAX_LIMIT = 100_000, 2**24
+_SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """The configuration in a file; environment variables win over it."""
+    file = Path(path)
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(str(path), "cannot be read; `sfumato init` makes one") from None
+    return read_config(text, file.resolve().parent, os.environ)
+
+
+def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Config:
+    """The configuration in `text`, whose relative paths start at `folder`; environment variables win."""
+    try:
+        document = tomllib.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError("sfumato.toml", f"is not TOML: {str(error)[:200]}") from None
+    variables: dict[str, str] = {}
+    for name, value in environment.items():
+        if name.startswith(PREFIX) and name not in NO_SETTINGS:
+            variables |= dict.fromkeys(override(document, name, value), name)
+    root = Section("", document)
+    try:
+        config = Config(
+            folder=folder,
+            ledger=root.section("ledger", lambda s: read_ledger(s, folder), LedgerSettings()),
+            key_file=root.section("noise", lambda s: folder / s.text("key_file", "noise.key"), folder / "noise.key"),
+            engines=root.sections("engines", lambda _, s: read_engine(s, folder)),
+            tables=root.sections("tables", read_table),
+            budgets=root.sections("budgets", lambda _, s: read_budget(s)),
+            analysts=root.sections("analysts", lambda _, s: read_analyst(s)),
+            organisations=root.sections("organisations", lambda _, s: s.text("budget")),
+            service=root.section("service", read_service, ServiceSettings()),
+            reports=root.sections("reports", read_report_settings),
+        )
+        root.refuse_unknown()
+        check_references(config)
+    except ConfigError as error:
+        raise name_variable(error, variables) from None
+    return config
+
+
+def ledger_scheme(url: str) -> str:
+    """The scheme of a `ledger.url`, which names the store. Raises `ConfigError` if the URL has none of the forms."""
+    scheme = url.partition(":")[0]
+    form = LEDGER_URLS.get(scheme)
+    if form is None or not re.fullmatch(form, url, re.DOTALL):
+        raise ConfigError("ledger.url", 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
+    return scheme
+
+
+def read_ledger(section: Section, folder: Path) -> LedgerSettings:
+    usual, fence = LedgerSettings(), section.text("fence", "")
+    url = section.text("url", usual.url)
+    ledger_scheme(url)  # raises ConfigError
+    return LedgerSettings(url, folder / fence if fence else usual.fence)
+
+
+def read_engine(section: Section, folder: Path) -> EngineSettings:
+    usual, database = EngineSettings(), section.text("database", "")
+    memory_limit = section.text("memory_limit", usual.memory_limit)
+    if not _SIZE.fullmatch(memory_limit):
+        problem = "must be a number and a unit, such as '2GB': KB, MB, GB, TB, KiB to TiB"
+        raise ConfigError(section.at("memory_limit"), problem)
+    return EngineSettings(
+        type=section.choice("type", EngineType),
+        database=folder / database if database else usual.database,
+        memory_limit=memory_limit,
+        timeout_s=section.whole("timeout_s", usual.timeout_s, at_least=1),
+    )
+
+
+def read_table(name: str, section: Section) -> TableSettings:
+    usual = defaults(TableSettings)
+    max_k = section.whole("max_k", usual["max_k"], at_least=1, at_most=MAX_K)
+    table = TableSettings(
+        name=name,
+        engine=section.text("engine"),
+        source=section.text("source"),
+        privacy_unit=section.text("privacy_unit", ""),
+        version=_version(section),
+        max_k=max_k,
+        limit=section.whole("limit", usual["limit"], at_least=max_k, at_most=MAX_LIMIT),
+        cap=section.text("cap", "") or usual["cap"],
+        columns=section.sections("columns", lambda _, s: read_column(s)),
+        measures=section.sections("measures", read_measure),
+    )
+    if table.measures and not table.privacy_unit:
+        missing = "" if section.has("privacy_unit") else "is missing; it "
+        raise ConfigError(section.at("privacy_unit"), f"{missing}must name the column that says whose row it is")
+    return table
+
+
+def _version(section: Section) -> Version:
+    raw = section.take("version", (str, dict), 'a rhythm such as "daily", or { value = "..." }', Version().rhythm)
+    if isinstance(raw, str):
+        return Version(section.choice("version", Rhythm, Version().rhythm))
+    return section.section("version", lambda s: Version(None, s.text("value")), Version())
+
+
+def read_column(section: Section) -> ColumnSettings:
+    column = ColumnSettings(
+        type=section.choice("type", Type) if section.has("type") else None,
+        domain=section.domain(),
+        max_groups=section.whole("max_groups", 0, at_least=1) or None,
+        guaranteed=section.flag("guaranteed"),
+    )
+    if column.guaranteed and column.max_groups is None:
+        raise ConfigError(section.at("guaranteed"), "says that a bound holds; write max_groups, which is the bound")
+    return column
+
+
+def read_measure(name: str, section: Section) -> Measure:
+    if section.has("sum"):
+        return Measure(name, "sum", section.text("sum"), section.whole("max_per_unit"))
+    counts: CountKind = section.choice("count", Literal["units", "rows"])
+    return Measure(name, counts, None, 1 if counts == "units" else section.whole("max_per_unit"))
+
+
+def read_budget(section: Section) -> Budget:
+    usual, noise = defaults(Budget), defaults(Prices)["count_noise"]
+    return Budget(
+        prices=Prices(
+            epsilon_per=section.number("epsilon_per"),
+            delta_per=section.number("delta_per"),
+            count_noise=cast(CountNoise, section.choice("count_noise", CountNoise, noise)),
+        ),
+        cap=Charge(section.number("information"), section.number("calls")),
+        resets=section.choice("resets", Resets, usual["resets"]),
+        mode=section.choice("mode", Mode, usual["mode"]),
+    )
+
+
+def read_analyst(section: Section) -> Analyst:
+    section.take("entities", dict, 'names by their level, { level = ["..."] }', None)
+    return Analyst(
+        budget=section.text("budget"),
+        organisation=section.text("organisation", "") or None,
+        role=section.choice("role", Role, defaults(Analyst)["role"]),
+        entities=section.section("entities", read_entities_of_analyst, None),
+    )
+
+
+def read_entities_of_analyst(section: Section) -> dict[str, tuple[str | tuple[str, ...], ...]]:
+    """The entities that an analyst may ask reports about, by level: names, or paths from the top."""
+
+    def name_or_path(raw: Any, where: str) -> str | tuple[str, ...]:
+        if isinstance(raw, list) and raw and all(isinstance(name, str | int) and name != "" for name in raw):
+            return tuple(map(str, raw))
+        if not isinstance(raw, str | int) or isinstance(raw, bool) or raw == "":
+            raise ConfigError(where, 'must be a list of names, or of paths from the top: ["7"] or [["7", "spring"]]')
+        return str(raw)
+
+    return {
+        level: tuple(name_or_path(each, section.at(level)) for each in section.take(level, list, "a list of names"))
+        for level in section.names()
+    }
+
+
+def read_service(section: Section) -> ServiceSettings:
+    usual = ServiceSettings()
+    host = section.text("host", usual.host)
+    if not host:
+        raise ConfigError(section.at("host"), "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
+    return ServiceSettings(
+        host=host,
+        port=section.whole("port", usual.port, at_most=65_535),
+        workers=section.whole("workers", usual.workers, at_least=1, at_most=256),
+        pad_ms=section.whole("pad_ms", usual.pad_ms, at_most=60_000),
+        rate_per_minute=section.whole("rate_per_minute", usual.rate_per_minute, at_most=10**9),
+        max_request_bytes=section.whole("max_request_bytes", usual.max_request_bytes, at_least=1024, at_most=1 << 24),
+        oidc=section.section("oidc", read_oidc, None),
+    )
+
+
+def read_oidc(section: Section) -> Oidc | None:
+    usual, jwks_url = defaults(Oidc), section.text("jwks_url")
+    if not _is_trusted(jwks_url):
+        raise ConfigError(section.at("jwks_url"), "must begin with https://, because these keys decide who may ask")
+    names = {name: section.text(name) for name in ("issuer", "audience")}
+    for name, text in names.items():
+        if not text:
+            raise ConfigError(section.at(name), "must not be empty: a token is checked against it")
+    return Oidc(
+        **names,
+        jwks_url=jwks_url,
+        claim=section.text("claim", usual["claim"]),
+        leeway_s=section.whole("leeway_s", usual["leeway_s"], at_most=600),
+    )
+
+
+def _is_trusted(url: str) -> bool:
+    """Whether a reply from there cannot be changed on its way: by TLS, or because it is this machine."""
+    try:
+        parts = urlsplit(url)
+        local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    except ValueError:
+        return False
+    return bool(parts.hostname) and "@" not in parts.netloc and (parts.scheme == "https" or local)

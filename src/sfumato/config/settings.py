@@ -1,0 +1,283 @@
+"""The records of `sfumato.toml`, as the owner wrote it. Their defaults are the defaults of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from sfumato.accounting import Charge
+from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
+from sfumato.query.policy import Column, Measure, Prices, TablePolicy
+from sfumato.query.reports.calendar import Calendar
+from sfumato.query.reports.policy import Option
+from sfumato.types import TYPES, Type
+
+EngineType: TypeAlias = Literal["duckdb"]
+Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
+Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
+Mode: TypeAlias = Literal["enforce", "track"]
+Role: TypeAlias = Literal["analyst", "owner", "auditor"]
+
+
+def _utc(moment: datetime) -> datetime:
+    """Refuses a moment without a zone: two machines would read it as two moments, and have two versions."""
+    if moment.tzinfo is None:
+        raise InvalidArgument("moment", "must carry a time zone")
+    return moment.astimezone(UTC)
+
+
+LEDGER_URLS = {
+    "sqlite": r"sqlite:(?!:memory:$).+",  # a file: books in memory would forget what was spent
+    "postgresql": r"postgresql://.*",
+    "postgres": r"postgres://.*",
+}
+"""The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    url: str = "sqlite:ledger.db"
+    fence: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    type: EngineType = "duckdb"
+    database: Path | None = None
+    memory_limit: str = "2GB"
+    timeout_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A public table whose column lists a domain."""
+
+    table: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSettings:
+    """A column as the owner wrote it. Without a type it has that of the live schema."""
+
+    type: Type | None = None
+    domain: tuple[Any, ...] | Reference | None = None
+    max_groups: int | None = None
+    guaranteed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A public name for a state of the data. The clock or the owner makes it, never the rows.
+
+    It follows a `rhythm`, or is `value` where the rhythm is None.
+    """
+
+    rhythm: Rhythm | None = "daily"
+    value: str = ""
+
+    def at(self, moment: datetime) -> str:
+        """The version in force at a moment (UTC). Weeks start on Monday."""
+        if self.rhythm is None:
+            return f"value {self.value}"
+        utc = _utc(moment)
+        if self.rhythm == "weekly":
+            utc -= timedelta(days=utc.weekday())
+        form = {"hourly": "%Y-%m-%dT%H", "daily": "%Y-%m-%d", "weekly": "%Y-%m-%d", "monthly": "%Y-%m"}[self.rhythm]
+        return f"{self.rhythm} {utc:{form}}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """A table as the owner wrote it."""
+
+    name: str
+    engine: str
+    source: str
+    privacy_unit: str
+    columns: Mapping[str, ColumnSettings]
+    measures: Mapping[str, Measure]
+    version: Version = field(default_factory=Version)
+    max_k: int = 100
+    limit: int = 0
+    cap: str | None = None
+
+    def policy(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], version: str) -> TablePolicy:
+        """What may be asked, once the live schema has given the types and the reference tables their domains."""
+        for problem in self.problems(schema, domains):
+            raise problem
+        columns = {name: self._column(name, schema, domains) for name in self.columns}
+        return TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+
+    def problems(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]]) -> Iterator[ConfigError]:
+        """Every way in which this does not fit the live schema."""
+        here = f"tables.{self.name}"
+        if self.privacy_unit and self.privacy_unit not in schema:
+            hint = nearest(self.privacy_unit, schema)
+            yield ConfigError(f"{here}.privacy_unit", f"{self.privacy_unit} is not in the table{hint}")
+        for name, measure in self.measures.items():
+            if measure.column is not None and measure.column not in schema:
+                problem = f"{measure.column} is not in the table{nearest(measure.column, schema)}"
+                yield ConfigError(f"{here}.measures.{name}.sum", problem)
+            elif measure.column is not None and schema[measure.column] != "integer":
+                problem = f"must be a column of whole numbers; {measure.column} is not"
+                yield ConfigError(f"{here}.measures.{name}.sum", problem)
+        for name in self.columns:
+            try:
+                self._column(name, schema, domains)
+            except ConfigError as problem:
+                yield problem
+            except (InvalidArgument, NotSupported) as problem:
+                yield ConfigError(f"{here}.columns.{name}", str(problem))
+        try:
+            bare = {name: Column(name) for name in self.columns}
+            TablePolicy(self.name, self.privacy_unit, bare, self.measures, self.max_k, self.limit)
+        except InvalidArgument as problem:
+            yield ConfigError(here, str(problem))
+
+    def _column(self, name: str, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]]) -> Column:
+        settings = self.columns[name]
+        domain = domains[name] if isinstance(settings.domain, Reference) else settings.domain
+        live = self._type(name, settings.type, schema)
+        return Column(name, live, domain, settings.max_groups, settings.guaranteed)
+
+    def _type(self, name: str, written: Type | None, schema: Mapping[str, str]) -> Type:
+        """The live type of a column, which a written one must agree with."""
+        where = f"tables.{self.name}.columns.{name}"
+        live = schema.get(name)
+        if live is None:
+            raise ConfigError(where, f"is not in the table{nearest(name, schema)}")
+        if live not in TYPES:
+            problem = "has a type that cannot be asked about; leave it out, or use a view that casts it"
+            raise ConfigError(where, problem)
+        if written not in (None, live):
+            raise ConfigError(f"{where}.type", f"is {written}, but the column holds {live}")
+        return cast(Type, live)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an account may spend in one period (`cap`), and what one unit and one call mean (`prices`)."""
+
+    prices: Prices
+    cap: Charge
+    resets: Resets = "never"
+    mode: Mode = "enforce"
+
+    def period(self, moment: datetime) -> tuple[date | None, date | None]:
+        """When the period at a moment (UTC) began and when the next begins; None for one that never ends."""
+        today = _utc(moment).date()
+        if self.resets == "never":
+            return None, None
+        if self.resets == "daily":
+            return today, today + timedelta(days=1)
+        if self.resets == "weekly":
+            monday = today - timedelta(days=today.weekday())
+            return monday, monday + timedelta(days=7)
+        first = today.replace(day=1)
+        return first, (first + timedelta(days=31)).replace(day=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Analyst:
+    """One who asks. With `entities`, by level, reports show these entities and those below them only."""
+
+    budget: str
+    organisation: str | None = None
+    role: Role = "analyst"
+    entities: Mapping[str, tuple[str | tuple[str, ...], ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """Tokens of an identity provider: who issues them, for which audience, and which claim names the analyst."""
+
+    issuer: str
+    audience: str
+    jwks_url: str
+    claim: str = "sub"
+    leeway_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The HTTP service. With `pad_ms`, every response takes a multiple of that time. A rate of 0 is no limit."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    pad_ms: int = 0
+    rate_per_minute: int = 6000
+    max_request_bytes: int = 1 << 18
+    oidc: Oidc | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticSettings:
+    """What a report counts: rows that pass `where`, or the sum of a `column`. `epsilon` is by level of time."""
+
+    column: str | None
+    where: Mapping[str, Any]
+    epsilon: Mapping[str, Fraction]
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSettings:
+    """What a report breaks numbers down by. Without a domain it has that of its column in the table."""
+
+    domain: tuple[Any, ...] | Reference | None
+    max_values: int = 1
+    separator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSettings:
+    """A report as the owner wrote it. Types, domains and entities are looked up later."""
+
+    name: str
+    table: str
+    time: str
+    calendar: Calendar
+    statistics: Mapping[str, StatisticSettings]
+    attributes: Mapping[str, AttributeSettings] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
+    entities: str | None = None
+    min_count: int = 0
+    fanout: int = 0
+    lag: timedelta = timedelta(hours=1)
+    max_versions: int = 1
+    cap: int | None = None
+    exact_totals: bool = False
+    options: tuple[Option, ...] = ()
+
+    def public_tables(self) -> tuple[str, ...]:
+        """The tables that list its domains and its entities."""
+        listed = [each.domain.table for each in self.attributes.values() if isinstance(each.domain, Reference)]
+        return (*listed, *([] if self.entities is None else [self.entities]))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file."""
+
+    folder: Path
+    ledger: LedgerSettings
+    key_file: Path
+    engines: Mapping[str, EngineSettings]
+    tables: Mapping[str, TableSettings]
+    budgets: Mapping[str, Budget]
+    analysts: Mapping[str, Analyst]
+    organisations: Mapping[str, str]
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    reports: Mapping[str, ReportSettings] = field(default_factory=dict)
+
+    def analyst(self, name: str) -> Analyst:
+        """The analyst of this name, or a refusal that names the nearest."""
+        if not isinstance(name, str) or name not in self.analysts:
+            raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.analysts)}")
+        return self.analysts[name]

@@ -1,0 +1,111 @@
+"""The reports of one configuration."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from sfumato.catalog import Catalog
+from sfumato.config import Config
+from sfumato.engines.base import COULD_NOT_READ
+from sfumato.errors import EngineFailed
+from sfumato.ledger.cells import Place, Seal, Seals
+from sfumato.query.reports.entities import Entities, Tenancy
+from sfumato.query.reports.policy import ReportPolicy, guarantee
+from sfumato.query.reports.read import find_report, read_report
+from sfumato.query.values import json_value
+from sfumato.reports.answers import make_report
+from sfumato.reports.cells import Cells
+from sfumato.reports.plan import PlannedReport, plan_report
+from sfumato.reports.policies import read_entities, report_policies
+from sfumato.reports.quota import Quota
+from sfumato.reports.reseal import Reseal, reseal
+from sfumato.spending import SingleFlight
+from sfumato.wire import AccountStanding, Report, ReportPromise, ReportRow
+
+MAX_AGE = timedelta(minutes=1)  # of a table of entities, until it is read again
+
+
+class Reports:
+    """The reports of a configuration. Thread-safe."""
+
+    def __init__(
+        self, config: Config, catalog: Catalog, seals: Seals, key: bytes, clock: Callable[[], datetime]
+    ) -> None:
+        self.policies = report_policies(config, catalog)
+        self._catalog, self._seals, self._clock = catalog, seals, clock
+        self._cells = {
+            name: Cells(policy, catalog.engine(policy.table), seals, key) for name, policy in self.policies.items()
+        }
+        self._mutex = threading.Lock()
+        self._entities: dict[str, tuple[datetime, Entities]] = {}
+        self._flights = SingleFlight(failure=COULD_NOT_READ)
+        self._quota = Quota()
+
+    def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: AccountStanding) -> Report:
+        """The answer to a question, for an analyst who may see `tenancy`. Free; `standing` is for the receipt."""
+        request = read_report(question, self.policies)
+        entities = self.entities(request.policy)
+        planned = plan_report(request, entities, entities.find(request.entity, tenancy), tenancy, self._clock())
+        cells, repeat = self._fetch_cells(planned, standing.account)
+        return make_report(planned, cells, standing, repeat=repeat)
+
+    def rows(self) -> Iterator[ReportRow]:
+        """What may be asked of each report."""
+        for policy in self.policies.values():
+            yield ReportRow(
+                report=policy.name,
+                statistics=[*policy.statistics],
+                attributes={name: [*map(json_value, each.domain)] for name, each in policy.attributes.items()},
+                entities=[*policy.levels],
+                levels=[*policy.calendar.levels],
+                zone=policy.calendar.zone,
+                guarantee=cast(ReportPromise, guarantee(policy).to_dict()),
+            )
+
+    def reseal(
+        self, report: str | None, *, start: Any, end: Any, entity: Mapping[str, str] | None, dry: bool
+    ) -> Reseal:
+        """Let late rows of a range in, as another version: of all entities, or of one with all above and below it."""
+        policy = find_report(report, self.policies)
+        entities = self.entities(policy)
+        options: dict[str, Any] = {"start": start, "end": end, "entity": entity, "dry": dry}
+        return reseal(policy, self._seals, entities, now=self._clock(), **options)
+
+    def entities(self, policy: ReportPolicy) -> Entities:
+        """The entities of a report, as their table listed them within the last minute."""
+        now = self._clock()
+        with self._mutex:
+            known = self._entities.get(policy.name)
+            if known is None or not timedelta() <= now - known[0] < MAX_AGE:
+                try:
+                    known = self._entities[policy.name] = now, read_entities(policy, self._catalog)
+                except EngineFailed:
+                    raise EngineFailed(COULD_NOT_READ) from None
+        return known[1]
+
+    def _fetch_cells(self, planned: PlannedReport, account: str) -> tuple[dict[Place, Seal], bool]:
+        """The stored cells behind a question, after drawing those that are missing; and whether none was missing."""
+        cells, name = self._cells[planned.request.policy.name], planned.digest({})
+        found = cells.read(planned.blocks)
+        new = sum(len(cells.missing(block, found)) for block in planned.blocks)
+        if not new:
+            return found, True
+        self._quota.take(account, new, self._clock())
+        with self._flights.lock(name) as waited:
+            if waited:  # another thread has drawn the same cells meanwhile
+                found = cells.read(planned.blocks)
+            try:
+                for block in planned.blocks:
+                    missing = cells.missing(block, found)
+                    if missing and waited:
+                        raise EngineFailed(COULD_NOT_READ)
+                    if missing:
+                        found |= cells.seal(block, missing, planned.entities, self._clock())
+            except EngineFailed:
+                self._flights.record(name, succeeded=False)
+                raise
+            self._flights.record(name, succeeded=True)
+        return found, False
