@@ -153,8 +153,8 @@ def test_a_worker_that_dies_while_it_computes_leaves_nothing_open(tmp_path, post
     """The same request again finishes the reservation of the dead process, and costs nothing more."""
     world = new_world(tmp_path / "world", postgres_url, information=ENOUGH, calls=0)
     with Session(world.path) as session:
-        desk = session._desk
-        object.__setattr__(desk, "engines", {name: Broken() for name in desk.engines})
+        runtime = session._runtime
+        object.__setattr__(runtime, "engines", {name: Broken() for name in runtime.engines})
         for number in range(3):
             with pytest.raises(Exception, match="the engine could not answer"):
                 session.ask(one_unit(number), analyst="anna")

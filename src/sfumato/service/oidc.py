@@ -175,13 +175,13 @@ class KeySet:
         """The only key with this `kid` and algorithm. Without a `kid`, the only key of a set of one without a `kid`."""
         if self._monotonic() - self._fetched_at > REFRESH_S:
             self._refresh(wait=False)
-        key = self._cached(kid, algorithm)
+        key = self._lookup(kid, algorithm)
         if key is None:
             self._refresh(wait=not self._keys)
-            key = self._cached(kid, algorithm)
+            key = self._lookup(kid, algorithm)
         return key
 
-    def _cached(self, kid: str | None, algorithm: str) -> PublicKey | None:
+    def _lookup(self, kid: str | None, algorithm: str) -> PublicKey | None:
         keys = self._keys
         if self._monotonic() - self._fetched_at > MAX_AGE_S or (kid is None and len(keys) != 1):
             return None

@@ -31,8 +31,8 @@ class Readiness(Record, frozen=True):
     checks: dict[str, Literal["ok", "not ok"]]
 
 
-def json_reply(record: Record, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
-    return Response(to_json(record), status, headers, JSON)
+def json_reply(content: Record, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
+    return Response(to_json(content), status, headers, JSON)
 
 
 def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None = None) -> Response:

@@ -84,7 +84,7 @@ _REPORT_FIELDS: Mapping[str, Json] = {
 }
 
 
-def _closed(properties: Json, required: Iterable[str], text: str) -> Json:
+def _object(properties: Json, required: Iterable[str], text: str) -> Json:
     parts = {"properties": properties, "required": [*required], "additionalProperties": False, "description": text}
     return {"type": "object", **parts}
 
@@ -97,11 +97,11 @@ def request_schemas() -> dict[str, Json]:
         properties = {field.name: _REQUEST_FIELDS[field.name] for field in fields(kind)}
         required = [field.name for field in fields(kind) if field.default is MISSING]
         text = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
-        schemas[kind.__name__] = _closed({"type": {"const": kind.kind}, **properties}, ["type", *required], text)
+        schemas[kind.__name__] = _object({"type": {"const": kind.kind}, **properties}, ["type", *required], text)
     sql = {"sql": {**TEXT, "description": "One SELECT with a count, and usually a GROUP BY."}}
-    schemas["Sql"] = _closed(sql, sql, "A request in SQL.")
+    schemas["Sql"] = _object(sql, sql, "A request in SQL.")
     schemas["Request"] = {"oneOf": [*(ref(kind.__name__) for kind in kinds), ref("Sql")]}
-    schemas["ReportRequest"] = _closed(
+    schemas["ReportRequest"] = _object(
         {name: _REPORT_FIELDS.get(name, {}) for name in FIELDS},  # a new field takes any value until it is described
         ["statistics", "start", "end"],
         "Counts of one entity in the range [start, end).",
