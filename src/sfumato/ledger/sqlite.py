@@ -303,5 +303,3 @@ class SQLiteStore(Store):
 def _connect(path: Path) -> sqlite3.Connection:
     place = path.absolute().as_uri() + "?mode=rw"  # never a new file: others could read it
     return sqlite3.connect(place, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-
-
