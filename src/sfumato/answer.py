@@ -24,7 +24,7 @@ from sfumato.accounting import NOTHING
 from sfumato.catalog import Catalog
 from sfumato.config import Config
 from sfumato.errors import BudgetExhausted, Failed, NotSupported, SfumatoError
-from sfumato.ledger import Account, Debit, IdempotentCall, Reservation, Revealed, Settled, accounts_of
+from sfumato.ledger import Debit, Reservation, Revealed, Settled, accounts_of
 from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import Key, Plan, plan
@@ -40,26 +40,10 @@ from sfumato.wire import notes as codes
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """A request with its plan, and the accounts that pay: the analyst's own account first."""
+    """A request with its plan, and what the ledger is asked to debit for it."""
 
-    analyst: str
-    accounts: tuple[Account, ...]
     plan: Plan
-    call: IdempotentCall | None = None
-
-    def debit(self, epoch: str) -> Debit:
-        plan = self.plan
-        return Debit(
-            analyst=self.analyst,
-            accounts=self.accounts,
-            digest=plan.digest,
-            atom=plan.atom,
-            epoch=epoch,
-            version=plan.data_version,
-            request=plan.request,
-            worst=plan.mechanism.worst,
-            call=self.call,
-        )
+    debit: Debit
 
 
 @without_frames
@@ -68,20 +52,12 @@ def answer(planned: PlannedRequest, runtime: Runtime, now: datetime, *, resume: 
 
     With `resume`, only what is reserved already is answered. The guarantee is that of `spending.spend`.
     """
-    revealed: dict[str, StoredAnswer] = {}
-
-    def reveal(payload: str) -> Revealed:
-        stored, shown = _reveal(planned, payload)
-        body = stored.to_json().decode()
-        revealed[body] = stored
-        return Revealed(body, shown.steps)
-
-    debit = planned.debit(runtime.epoch)
-    purchase = Purchase(debit, partial(_compute, planned.plan, runtime), reveal)
+    plan, debit, revealed = planned.plan, planned.debit, dict[str, StoredAnswer]()
+    purchase = Purchase(debit, partial(_compute, plan, runtime), partial(_reveal, planned, revealed))
     try:
         settled = spend(purchase, runtime.ledger, runtime.flights, now, resume=resume)
     except BudgetExhausted as refusal:
-        raise _add_way_out(refusal, debit, planned.plan, runtime, now) from None
+        raise _add_way_out(refusal, debit, plan, runtime, now) from None
     return complete(settled, revealed.get(settled.body))
 
 
@@ -114,19 +90,16 @@ def answer_listing(listing: Listing, policy: Policy, standing: AccountStanding) 
 def _compute(plan: Plan, runtime: Runtime, nonce: bytes) -> str:
     """Exact counts from the engine go in, the noisy ones come out as the text to store."""
     rows = runtime.engines[plan.table].run(plan.query)
-    source = Rng.keyed(runtime.key, context(atom=plan.atom, nonce=nonce))
-    release = plan.full.release(_exact(plan, rows), source)
+    exact: Any  # counts by key: of the whole public domain, or the largest of a private one in their order
+    if plan.domain is None:
+        exact = [(row[0] if len(row) == 2 else row[:-1], row[-1]) for row in rows]
+    else:
+        found = {key: row[-1] for row in rows if (key := _key(plan, row[:-1])) is not None}
+        exact = {key: found.get(key, 0) for key in plan.domain}
+    release = plan.full.release(exact, Rng.keyed(runtime.key, context(atom=plan.atom, nonce=nonce)))
     noisy = [[[cell(part) for part in (key if isinstance(key, tuple) else (key,))], n] for key, n in release.rows]
     ending = {"stopped": release.stopped, "complete": release.complete}
     return json.dumps({"rows": noisy, **ending}, separators=(",", ":"))
-
-
-def _exact(plan: Plan, rows: list[tuple[Any, ...]]) -> Any:
-    """Counts by key: of the whole public domain, or the largest of a private one in their order."""
-    if plan.domain is None:
-        return [(row[0] if len(row) == 2 else row[:-1], row[-1]) for row in rows]
-    found = {key: row[-1] for row in rows if (key := _key(plan, row[:-1])) is not None}
-    return {key: found.get(key, 0) for key in plan.domain}
 
 
 def _key(plan: Plan, cells: tuple[Any, ...]) -> Key | None:
@@ -148,12 +121,15 @@ def cell(value: Any) -> Any:
     return float(value) + 0.0 if isinstance(value, Fraction | Decimal | float) else value
 
 
-def _reveal(planned: PlannedRequest, payload: str) -> tuple[StoredAnswer, Release[tuple[Any, ...]]]:
-    """What this request shows of a stored atom: a prefix of its rows, with their counts or without."""
+def _reveal(planned: PlannedRequest, revealed: dict[str, StoredAnswer], payload: str) -> Revealed:
+    """What this request shows of a stored atom: a prefix of its rows, with their counts or without.
+
+    The answer is added to `revealed`, by its JSON.
+    """
     plan, stored = planned.plan, json.loads(payload)
     release: Release[tuple[Any, ...]] = Release(
         mechanism=plan.full.name,
-        rows=tuple((tuple(cells), count) for cells, count in stored["rows"]),
+        rows=tuple([(tuple(cells), count) for cells, count in stored["rows"]]),
         steps=plan.full.steps(len(stored["rows"]), stopped=stored["stopped"]),
         reserve=plan.full.reserve,
         stopped=stored["stopped"],
@@ -177,7 +153,10 @@ def _reveal(planned: PlannedRequest, payload: str) -> tuple[StoredAnswer, Releas
         digest=plan.digest,
     )
     notes: list[Note | str] = [*_notes(planned, shown)]
-    return StoredAnswer(columns=columns, rows=rows, stopped=shown.stopped, receipt=receipt, notes=notes), shown
+    made = StoredAnswer(columns=columns, rows=rows, stopped=shown.stopped, receipt=receipt, notes=notes)
+    body = made.to_json().decode()
+    revealed[body] = made
+    return Revealed(body, shown.steps)
 
 
 def _notes(planned: PlannedRequest, shown: Release[Any]) -> Iterator[Note]:
@@ -190,7 +169,7 @@ def _notes(planned: PlannedRequest, shown: Release[Any]) -> Iterator[Note]:
         yield note(codes.FIRST_GROUPS, shown=len(shown.rows), groups=len(plan.domain))
     if plan.mechanism.tau > 1:
         yield note(codes.CAPPED, tau=plan.mechanism.tau)
-    if planned.accounts[0].budget.mode == "track":
+    if planned.debit.own.budget.mode == "track":
         yield note(codes.TRACKED)
 
 
@@ -223,7 +202,15 @@ class Planner:
             if known is not None and known[0] is policy:
                 self._plans.move_to_end((analyst, spelling or ""))
                 return known[1]
-        planned = self._plan(_read(request, policy), policy, analyst)
+        if isinstance(request, str):
+            asked = read_sql(request, policy)
+        elif isinstance(request, Mapping):
+            asked = read_request(request, policy)
+        elif isinstance(request, Request):
+            asked = request
+        else:
+            raise NotSupported(NOT_A_REQUEST)
+        planned = self._plan(asked, policy, analyst)
         if (
             spelling is not None
             and len(spelling) <= self.MAX_SPELLING
@@ -255,7 +242,17 @@ class Planner:
     def _plan(self, request: Request, policy: Policy, analyst: str) -> PlannedRequest:
         prices = self._config.budgets[self._config.analyst(analyst).budget].prices
         made = plan(request, policy, prices, self._epoch)
-        return PlannedRequest(analyst, accounts_of(self._config, analyst, made.table), made)
+        debit = Debit(
+            analyst=analyst,
+            accounts=accounts_of(self._config, analyst, made.table),
+            digest=made.digest,
+            atom=made.atom,
+            epoch=self._epoch,
+            version=made.data_version,
+            request=made.request,
+            worst=made.mechanism.worst,
+        )
+        return PlannedRequest(made, debit)
 
 
 def _spelling(request: RequestLike) -> str | None:
@@ -266,13 +263,3 @@ def _spelling(request: RequestLike) -> str | None:
         return json.dumps(request, separators=(",", ":")) if type(request) is dict else None
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _read(request: RequestLike, policy: Policy) -> Request:
-    if isinstance(request, str):
-        return read_sql(request, policy)
-    if isinstance(request, Mapping):
-        return read_request(request, policy)
-    if not isinstance(request, Request):
-        raise NotSupported(NOT_A_REQUEST)
-    return request

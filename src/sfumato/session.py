@@ -103,7 +103,7 @@ class Session:
         planned = self._planner.plan(request, analyst, now)
         if call is None:
             return answer(planned, self._runtime, now)
-        found = answer(replace(planned, call=call), self._runtime, now)
+        found = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
         if not found.receipt.repeat:
             return found
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
@@ -131,11 +131,11 @@ class Session:
             if shortest and shortest[-1].kind == "stop":
                 yield shortest
 
-        worst, *others = ledger.prices(planned.debit(self._runtime.epoch), outcomes)
-        standings = ledger.standings(planned.accounts, now)
+        worst, *others = ledger.prices(planned.debit, outcomes)
+        standings = ledger.standings(planned.debit.accounts, now)
         enforced = [
             standing.left
-            for standing, account in zip(standings, planned.accounts, strict=True)
+            for standing, account in zip(standings, planned.debit.accounts, strict=True)
             if account.budget.mode == "enforce"
         ]
         error = mechanism.error95 if planned.plan.counts else None

@@ -131,19 +131,14 @@ def spend(purchase: Purchase, ledger: Ledger, flights: SingleFlight, now: dateti
             if isinstance(settled, Reserved):
                 raise EngineFailed(purchase.failure)
             return settled
-        payload = _compute(purchase, reserved.nonce)
+        try:
+            payload = purchase.compute(reserved.nonce)
+        except Exception:
+            payload = None
         flights.record(debit.atom, succeeded=payload is not None)
         if payload is None:
             raise EngineFailed(purchase.failure)
         return payments.settle(ledger, debit, reserved, payload, reveal, now)
-
-
-def _compute(purchase: Purchase, nonce: bytes) -> str | None:
-    """The payload; None where computing it failed, for any reason."""
-    try:
-        return purchase.compute(nonce)
-    except Exception:
-        return None
 
 
 def forfeit(reservation: Reservation, ledger: Ledger, now: datetime) -> None:

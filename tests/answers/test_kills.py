@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from sfumato import answer as answers
 from sfumato.accounting import NOTHING, Charge
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.ledger import payments
@@ -45,12 +46,12 @@ PHASES = ("opening", "reserve", "engine", "mechanism", "settle", "fence", "betwe
 Points = dict[str, tuple[Any, str]]
 
 
-def points(paid_path: Any) -> Points:
+def points() -> Points:
     """Where a process can die: calls on the path of an answer, by the phase they belong to."""
     return {
         "reserve": (payments, "reserve"),
         "engine": (DuckDBEngine, "run"),
-        "mechanism": (paid_path, "_compute"),
+        "mechanism": (answers, "_compute"),
         "settle": (payments, "settle"),
         "fence": (Fence, "advance"),
         "append": (Fence, "_append"),
@@ -61,9 +62,7 @@ def points(paid_path: Any) -> Points:
 
 def instrument(hit: Callable[[str, str], None]) -> None:
     """Call `hit` before and after each of the points, and around every commit. For a child: nothing is put back."""
-    from sfumato import spending
-
-    for name, (owner, attribute) in points(spending).items():
+    for name, (owner, attribute) in points().items():
         setattr(owner, attribute, _around(name, getattr(owner, attribute), hit))
     for store in (SQLiteStore, PostgresStore):
         store.writing = _commit(store.writing, hit)
@@ -365,7 +364,7 @@ def test_a_kill_before_and_after_every_step_of_the_path(tmp_path, ledger_url):
     world = prepared(tmp_path / "world", ledger_url)
     found = alone(planned_kills, str(world.folder), ledger_url)
     assert found["problems"] == []
-    expected = {f"{when} {name}" for name in [*points(None), "commit"] for when in ("before", "after")}
+    expected = {f"{when} {name}" for name in [*points(), "commit"] for when in ("before", "after")}
     assert expected <= found["reached"].keys()
     assert repeats(world) == []
 

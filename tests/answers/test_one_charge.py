@@ -11,7 +11,7 @@ import pytest
 from sfumato.accounting import NOTHING, Charge
 from sfumato.answer import PlannedRequest, answer
 from sfumato.config import Budget, LedgerSettings
-from sfumato.ledger import Account, open_ledger
+from sfumato.ledger import Account, Debit, open_ledger
 from sfumato.query.plan import plan
 from sfumato.query.policy import Policy, Prices
 from sfumato.query.sql import read_sql
@@ -44,7 +44,9 @@ def test_two_hundred_spellings_are_charged_once(number, tmp_path):
         given = []
         for _ in range(spellings.SPELLINGS):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)
-            planned = PlannedRequest("anna", (ANNA,), plan(read_sql(sql, policy), policy, PRICES))
+            made = plan(read_sql(sql, policy), policy, PRICES)
+            names = made.digest, made.atom, runtime.epoch, made.data_version
+            planned = PlannedRequest(made, Debit("anna", (ANNA,), *names, made.request, made.mechanism.worst))
             given.append(answer(planned, runtime, NOW))
         [standing] = ledger.standings([ANNA], NOW)
     first, *repeats = given

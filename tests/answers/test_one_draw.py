@@ -22,7 +22,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.config import load_config, noise_key
 from sfumato.errors import BudgetExhausted, LedgerFailed
 from sfumato.ledger import all_accounts, open_ledger, payments
-from sfumato.ledger.rules import step_name
+from sfumato.ledger.rules import step_charges
 from sfumato.ledger.tables import Books
 from sfumato.mechanisms import Rng
 from sfumato.query.plan import Plan, plan
@@ -250,9 +250,10 @@ class Walk:
                 continue
             payload = stored[made.atom]
             rows = min(made.k, len(payload["rows"]))
-            for step in made.full.steps(rows, stopped=payload["stopped"] and made.k > rows):
-                if made.counts or step.kind != "count":
-                    steps[made.atom, step_name(step)] = step.charge
+            shown = made.full.steps(rows, stopped=payload["stopped"] and made.k > rows)
+            for name, charge in step_charges(shown).items():
+                if made.counts or not name.startswith("count "):
+                    steps[made.atom, name] = charge
         return sum(steps.values(), self.kept[analyst])
 
     def planned(self, analyst: str, number: int, version: int, key: int) -> Plan:
@@ -360,11 +361,11 @@ def test_the_walks_reach_everything_that_can_happen(tmp_path, monkeypatch):
 
 
 def constant_nonces(patch: pytest.MonkeyPatch) -> None:
-    def begin(books: Books, atom: str) -> tuple[str, None]:
-        books.begin_atom(atom, "00" * 16)
-        return "00" * 16, None
+    def begin(books: Books, atom: str) -> str:
+        books.run("INSERT INTO atoms (atom, nonce) VALUES (?, ?)", atom, "00" * 16)
+        return "00" * 16
 
-    patch.setattr("sfumato.ledger.rules.begin_atom", begin)
+    patch.setattr(Books, "begin_atom", begin)
 
 
 def stored_rankings_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -1436,7 +1436,7 @@ class LedgerContract(LedgerPlace):
 
         class Late(Fence):
             def mark(self) -> Mark | None:
-                return None
+                return super().mark() if self._writing.locked() else None  # what it saw before it had the lock
 
         copy = self.books()
         self.raw("UPDATE ledger SET sequence = 0")

@@ -35,8 +35,9 @@ def oracle_places(scores: Scores, lanes: list[list[int]]) -> list[mpmath.mpf]:
 
 
 def oracle_order(scores: Scores, stream: Stream) -> list[int]:
-    places = oracle_places(scores, [stream.words(lane, 0, len(scores)).tolist() for lane in range(3)])
-    return sorted(range(len(scores)), key=lambda runner: -places[runner])
+    runners = len(scores.counts)
+    places = oracle_places(scores, [stream.words(lane, 0, runners).tolist() for lane in range(3)])
+    return sorted(range(runners), key=lambda runner: -places[runner])
 
 
 @given(

@@ -16,13 +16,26 @@ LARGEST_BITS = 200
 FINEST_BITS = 2000
 
 
-def rational(name: str, value: Number) -> Fraction:
-    """`value` as an exact Fraction; a float counts at its exact binary value."""
-    exact = value if type(value) is Fraction else _fraction(name, value)
+def rational(name: str, value: Number, *, between: tuple[float, float] | None = None) -> Fraction:
+    """`value` as an exact Fraction within its bounds; a float counts at its exact binary value."""
+    if type(value) is Fraction:
+        exact = value
+    elif isinstance(value, bool) or not isinstance(value, int | Fraction | float | Decimal | Rational):
+        raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
+    elif isinstance(value, float | Decimal):
+        if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+            raise InvalidArgument(name, "must be finite, not NaN or infinite")
+        if isinstance(value, Decimal) and abs(value.adjusted()) > FINEST_BITS // 4:
+            raise InvalidArgument(name, "has more digits than can be computed with")
+        exact = Fraction(value)
+    else:  # with Python's own integers inside: a numpy integer would overflow later
+        exact = Fraction(int(value.numerator), int(value.denominator))
     if exact.numerator.bit_length() - exact.denominator.bit_length() > LARGEST_BITS:
         raise InvalidArgument(name, "is too large to compute with")
     if exact.denominator.bit_length() > FINEST_BITS:
         raise InvalidArgument(name, "has more digits than can be computed with")
+    if between is not None and not between[0] <= float(exact) <= between[1]:
+        raise InvalidArgument(name, f"must lie between {between[0]:.2g} and {between[1]:.2g}")
     return exact
 
 
@@ -55,23 +68,3 @@ def whole(name: str, value: int, *, at_least: int = 0, at_most: int | None = Non
     if at_most is not None and value > at_most:
         raise InvalidArgument(name, f"must be at most {at_most}")
     return int(value)
-
-
-def _fraction(name: str, value: Number | Rational) -> Fraction:
-    """Exactly, and with Python's own integers inside: a numpy integer would overflow later."""
-    if isinstance(value, bool) or not isinstance(value, int | Fraction | float | Decimal | Rational):
-        raise InvalidArgument(name, f"must be a number (int, float, Fraction or Decimal), not {type(value).__name__}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidArgument(name, "must be finite, not NaN or infinite")
-    if isinstance(value, Decimal):
-        _check_decimal(name, value)
-    if isinstance(value, float | Decimal):
-        return Fraction(value)
-    return Fraction(int(value.numerator), int(value.denominator))
-
-
-def _check_decimal(name: str, value: Decimal) -> None:
-    if not value.is_finite():
-        raise InvalidArgument(name, "must be finite, not NaN or infinite")
-    if abs(value.adjusted()) > FINEST_BITS // 4:
-        raise InvalidArgument(name, "has more digits than can be computed with")

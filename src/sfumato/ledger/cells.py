@@ -174,4 +174,4 @@ class Seals:
 
     def _advance(self, mark: Mark | None) -> None:
         if mark is not None:
-            self._ledger.advance_fence(mark)
+            self._ledger.fence.advance(mark)

@@ -17,7 +17,7 @@ import json
 import operator
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,12 +25,14 @@ from pathlib import Path
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument, LedgerFailed
 from sfumato.ledger.group_commit import Batch
-from sfumato.ledger.store import raise_bare
+from sfumato.ledger.store import translate_errors
 
 GONE = "the ledger's fence is gone or belongs to another ledger; run: sfumato budget recover"
 UNWRITABLE = "the ledger's fence cannot be read or written, so no answer may leave; see [ledger] fence"
 
 _COMPACT_AT = 1 << 18
+# With the time: a new file may get the inode of a replaced one, and compacted files have the same size.
+_state = operator.attrgetter("st_size", "st_ino", "st_mtime_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,12 @@ class Mark:
         return cls(serial["ledger"], serial["sequence"], serial["head"], totals)
 
 
+@dataclass(eq=False)
 class _Marks(Batch):
-    """Marks that go to disk as one line."""
+    """Marks that go to disk as one line. The thread that has the `turn` writes it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.marks: list[Mark] = []
+    marks: list[Mark] = field(default_factory=list)
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Fence:
@@ -109,11 +111,17 @@ class Fence:
         self._doubtful = False  # a sync failed or was interrupted: the file may not be on disk
 
     def mark(self) -> Mark | None:
-        """The join of all marks; None if there is no fence."""
-        with self._mutex, _translate_errors():
-            return self._current()
+        """The join of all marks; None if there is no fence. The file is read again only if it has changed."""
+        with self._mutex, translate_errors(OSError, otherwise=UNWRITABLE):
+            try:
+                state = _state(os.stat(self.path))  # noqa: PTH116
+            except FileNotFoundError:
+                return None
+            if self._read[0] != state:
+                self._read = (state, _join_lines(self.path.read_bytes()))
+            return self._read[1]
 
-    def stamp(self) -> tuple[int, ...] | None:
+    def stamp(self) -> Hashable | None:
         """A value that every change of the file changes; None if there is no file."""
         try:
             return _state(os.stat(self.path))  # noqa: PTH116
@@ -121,26 +129,24 @@ class Fence:
             return None
 
     def advance(self, mark: Mark) -> None:
-        """Write a mark, unless the fence covers it. On disk when it returns."""
-        with self._mutex, _translate_errors():
-            if self._is_synced(mark):
-                return
-            batch = self._batch
-            batch.marks.append(mark)
-        batch.once(lambda: self._write(batch))
-        batch.check()
+        """Write a mark, unless all of it is on disk already. On disk when it returns.
 
-    def _is_synced(self, mark: Mark) -> bool:
-        """Whether all of a mark is on disk already. Raises if the fence is gone or another ledger's.
-
-        This needs no file lock. The file grows, or is replaced as a whole by one that is on disk. So what is in it now,
-        and was synced by this process before, survives a power cut. To be in the file is not enough: another process
-        may have written it and not synced it yet.
+        To see that it is on disk needs no file lock. The file grows, or is replaced as a whole by one that is on disk.
+        So what is in it now, and was synced by this process before, survives a power cut. To be in the file is not
+        enough: another process may have written it and not synced it yet.
         """
-        known = self._current()
+        known = self.mark()
         if known is None or known.ledger != mark.ledger:
             raise LedgerFailed(GONE)
-        return self._synced is not None and self._synced.covers(mark) and known.covers(mark)
+        if self._synced is not None and self._synced.covers(mark) and known.covers(mark):
+            return
+        with self._mutex:
+            batch = self._batch
+            batch.marks.append(mark)
+        with batch.turn:
+            if not batch.done:
+                self._write(batch)
+        batch.check()
 
     def _write(self, batch: _Marks) -> None:
         """One line and one sync for all marks of a batch."""
@@ -149,47 +155,29 @@ class Fence:
                 if self._batch is batch:  # later marks go into the next batch
                     self._batch = _Marks()
             try:
-                with _translate_errors(), self._lock_file():
-                    self._add(batch.marks)
+                with self._lock_file():
+                    known, mark = self.mark(), functools.reduce(operator.or_, batch.marks)
+                    if known is None or {each.ledger for each in batch.marks} != {known.ledger}:
+                        raise LedgerFailed(GONE)
+                    if self._doubtful or self._read[0][0] > _COMPACT_AT:
+                        self._replace(known | mark)
+                    else:
+                        self._append(known, mark)
             except LedgerFailed as failed:
                 batch.end(failed)
             else:
                 batch.end()
 
-    def _add(self, marks: list[Mark]) -> None:
-        with self._mutex:
-            known = self._current()
-        if known is None or any(mark.ledger != known.ledger for mark in marks):
-            raise LedgerFailed(GONE)
-        mark = functools.reduce(operator.or_, marks)
-        if self._doubtful or self._read[0][0] > _COMPACT_AT:
-            self._replace(known | mark)
-        else:
-            self._append(known, mark)
-
     def start(self, mark: Mark) -> None:
         """Write the first mark, unless there is a fence."""
-        with self._writing, _translate_errors(), self._lock_file():
-            with self._mutex:
-                known = self._current()
-            if known is None:
+        with self._writing, self._lock_file():
+            if self.mark() is None:
                 self._replace(mark)
 
     def restart(self, mark: Mark) -> None:
         """Replace the whole fence by one mark."""
-        with self._writing, _translate_errors(), self._lock_file():
+        with self._writing, self._lock_file():
             self._replace(mark)
-
-    def _current(self) -> Mark | None:
-        """The join of the file's marks. The file is read again only if it has changed."""
-        try:
-            found = os.stat(self.path)  # noqa: PTH116
-        except FileNotFoundError:
-            return None
-        state = _state(found)
-        if self._read[0] != state:
-            self._read = (state, _join_lines(self.path.read_bytes()))
-        return self._read[1]
 
     def _append(self, known: Mark, mark: Mark) -> None:
         """Add a line, unless it is covered, and sync: the line that covers it may not be synced yet."""
@@ -227,13 +215,14 @@ class Fence:
 
     @contextmanager
     def _lock_file(self) -> Iterator[None]:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+        with translate_errors(OSError, otherwise=UNWRITABLE):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(lock)
 
 
 def _join_lines(content: bytes) -> Mark | None:
@@ -248,22 +237,6 @@ def _join_lines(content: bytes) -> Mark | None:
 def _write_all(descriptor: int, content: bytes) -> None:
     if os.write(descriptor, content) != len(content):
         raise OSError("the disk is full")
-
-
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    # With the time: a new file may get the inode of a replaced one, and compacted files have the same size.
-    return found.st_size, found.st_ino, found.st_mtime_ns
-
-
-@contextmanager
-def _translate_errors() -> Iterator[None]:
-    failed = False
-    try:
-        yield
-    except OSError:
-        failed = True
-    if failed:
-        raise_bare(LedgerFailed(UNWRITABLE))
 
 
 def default_path(place: str, identity: str) -> Path:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
 from sfumato.errors import LedgerFailed
 
 LOST = "the ledger could not write what this request changed; nothing was answered. Asking again is not charged twice"
 
 
+@dataclass(eq=False)
 class Batch:
     """What goes to disk together. It counts as failed until it is known to be on disk."""
 
-    def __init__(self) -> None:
-        self.done = False
-        self._failure: LedgerFailed | None = LedgerFailed(LOST)
-        self._turn = threading.Lock()
-        self._over = threading.Event()
+    done: bool = field(init=False, default=False)
+    _failure: LedgerFailed | None = field(init=False, default_factory=partial(LedgerFailed, LOST))
+    _over: threading.Event = field(init=False, default_factory=threading.Event)
 
     def end(self, failure: LedgerFailed | None = None) -> None:
         """The batch is on disk; with a `failure`, nothing of it is."""
@@ -29,12 +29,6 @@ class Batch:
         """Wait until the batch ends, at most `patience_s` seconds."""
         if not self.done:
             self._over.wait(patience_s)
-
-    def once(self, work: Callable[[], None]) -> None:
-        """Do the work that ends the batch, unless another thread has done it."""
-        with self._turn:
-            if not self.done:
-                work()
 
     def check(self) -> None:
         """Raise the failure, if there is one: a new exception per thread, because each gets its own traceback."""

@@ -37,7 +37,7 @@ from sfumato.ledger.audit import differences
 from sfumato.ledger.fence import UNWRITABLE, Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.recovery import recover
-from sfumato.ledger.store import Run, Store
+from sfumato.ledger.store import Store
 from sfumato.ledger.tables import Books
 from sfumato.ledger.types import (
     Account,
@@ -53,8 +53,6 @@ from sfumato.ledger.types import (
     moment_text,
 )
 from sfumato.mechanisms import Step
-
-MAX_REPEATS = 100_000  # settled requests that a process remembers
 
 OLD_COPY = (
     "the ledger is older than its fence: a copy was restored, and spent budget would come back with it. "
@@ -80,7 +78,7 @@ class Ledger:
         """`store` is open. `fence` returns the fence of the ledger with this identity."""
         self._store = store
         self._seen: Mark | None = None  # the latest mark that the journal was compared with
-        self._settled: set[tuple[str, str]] = set()  # requests that this process saw settled
+        self.settled: set[tuple[str, str]] = set()  # account and digest of requests that this process saw settled
         with store.writing() as run:
             if not store.has_books(run):
                 migrate(run, 0)
@@ -101,24 +99,18 @@ class Ledger:
         """One state of the books. Raises `LedgerFailed` if they are of another version or do not follow the fence."""
         mark = self.fence.mark()  # before the transaction: a later mark could be ahead of what it sees
         with self._store.reading() as run:
-            yield self._books(run, mark)
+            books = _check_version(Books(run))
+            self._check_continues(books, mark)
+            yield books
 
     @contextmanager
     def writing(self) -> Iterator[Books]:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
         with self._store.writing() as run:
-            yield self._books(run, mark)
-
-    def advance_fence(self, mark: Mark) -> None:
-        """Write down what is about to leave. On disk when it returns."""
-        self.fence.advance(mark)
-
-    def _books(self, run: Run, mark: Mark | None) -> Books:
-        books = Books(run)
-        _check_version(books)
-        self._check_continues(books, mark)
-        return books
+            books = _check_version(Books(run))
+            self._check_continues(books, mark)
+            yield books
 
     def _check_continues(self, books: Books, mark: Mark | None) -> None:
         if mark is None or mark.ledger != books.head.id:
@@ -128,16 +120,6 @@ class Ledger:
         if mark is not self._seen and books.hash_at(mark.sequence) != mark.head:
             raise LedgerSetBack(OLD_COPY)
         self._seen = mark
-
-    def knows_repeat(self, debit: Debit) -> bool:
-        """Whether this process saw the request settled: then it is a repeat, most likely."""
-        return (debit.own.name, debit.digest) in self._settled
-
-    def remember(self, debit: Debit) -> None:
-        """Remember a settled request."""
-        if len(self._settled) >= MAX_REPEATS:
-            self._settled.clear()
-        self._settled.add((debit.own.name, debit.digest))
 
     # -- answers and reservations --
 
@@ -154,11 +136,12 @@ class Ledger:
                 return None
             receipt = json.loads(written)
             accounts = accounts_of(receipt["table"])
+            steps = dict.fromkeys(receipt["worst"], NOTHING)
             shared = (account.name for account in accounts if account.name != own)  # the own account has paid
-            if any(rules.unpaid_names(receipt["worst"], books.paid_steps(name, receipt["atom"])) for name in shared):
+            if any(rules.unpaid(steps, books.paid_steps(name, receipt["atom"])) for name in shared):
                 return None
             mark = rules.mark(books, accounts, now)
-        self.advance_fence(mark)
+        self.fence.advance(mark)
         charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
         resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
         return Settled(body, charge, left, resets, repeat=False)
@@ -204,7 +187,8 @@ class Ledger:
             free = books.answer(debit.own.name, debit.digest) or books.reservation(debit.own.name, debit.digest)
             paid = books.paid_steps(debit.own.name, debit.atom)
         seen = sum(name.startswith("pick ") for name in paid)
-        return [NOTHING if free else rules.cost(rules.unpaid(steps, paid)) for steps in outcomes(seen)]
+        unpaid = [rules.unpaid(rules.step_charges(steps), paid) for steps in outcomes(seen)]
+        return [NOTHING if free else sum(charges.values(), NOTHING) for charges in unpaid]
 
     def longest_fitting(self, most: int, debit_of: Callable[[int], Debit], now: datetime) -> int | None:
         """The longest list, of at most `most` rows, that every account could pay for now. A longer one costs more."""
@@ -264,8 +248,7 @@ class Ledger:
         """Everything that is wrong with the books, in words; empty if they are right."""
         mark = self.fence.mark()
         with self._store.reading() as run:
-            books = Books(run)
-            _check_version(books)
+            books = _check_version(Books(run))
             problems: list[str] = []
             try:
                 problems += differences(books)
@@ -278,8 +261,7 @@ class Ledger:
         """Make a restored copy safe to serve (`sfumato.ledger.recovery`). Returns what accounts were charged for it."""
         mark = self.fence.mark()
         with self._store.writing() as run:
-            books = Books(run)
-            _check_version(books)
+            books = _check_version(Books(run))
             before = books.head.sequence
             after = recover(books, mark, accounts, now)
             if after is None:
@@ -308,7 +290,7 @@ class Ledger:
         self.close()
 
 
-def _check_version(books: Books) -> None:
+def _check_version(books: Books) -> Books:
     version = books.head.version
     if version < LATEST:
         raise LedgerFailed(
@@ -316,3 +298,4 @@ def _check_version(books: Books) -> None:
         )
     if version > LATEST:
         raise LedgerFailed(f"the ledger has schema {version}, newer than this Sfumato's {LATEST}; upgrade Sfumato")
+    return books

@@ -17,6 +17,8 @@ from sfumato.ledger.fence import Mark
 from sfumato.ledger.ledger import SUPERSEDED, Ledger
 from sfumato.ledger.types import Debit, Reservation, Reserved, Reveal, Settled
 
+MAX_REPEATS = 100_000  # settled requests that a process remembers
+
 
 def reserve(
     ledger: Ledger,
@@ -32,7 +34,7 @@ def reserve(
     The same request again continues its reservation; with `resume`, no new reservation is made. If the atom is
     stored already, it is settled at once. `same` gets every request with this digest, and may refuse.
     """
-    if same is None and ledger.knows_repeat(debit):
+    if same is None and (debit.own.name, debit.digest) in ledger.settled:  # then it is a repeat, most likely
         repeat = _read_repeat(ledger, debit, now)
         if repeat is not None:
             return repeat
@@ -40,13 +42,13 @@ def reserve(
         if same is not None:
             for request in rules.requests(books, debit.digest):
                 same(request)
-        new_call = rules.new_call(books, debit)
+        new_call = debit.call and rules.new_call(books, debit, debit.call)
         settled = rules.repeat(books, debit, now)
         if settled is None:
             if resume and books.reservation(debit.own.name, debit.digest) is None:
                 raise LedgerFailed(SUPERSEDED)
             held = rules.reserve(books, debit, now)
-            nonce, payload = books.atom(debit.atom) or rules.begin_atom(books, debit.atom)
+            nonce, payload = books.atom(debit.atom) or (books.begin_atom(debit.atom), None)
             if payload is not None:
                 settled = rules.settle(books, debit, held, payload, reveal, now)
         if new_call is not None:
@@ -61,18 +63,21 @@ def reserve(
 def _read_repeat(ledger: Ledger, debit: Debit, now: datetime) -> Settled | None:
     """A repeat changes nothing, so it does not wait for writers."""
     with ledger.reading() as books:
-        settled = None if rules.new_call(books, debit) else rules.repeat(books, debit, now)
+        new = debit.call and rules.new_call(books, debit, debit.call)
+        settled = None if new else rules.repeat(books, debit, now)
         if settled is None:
             return None
         mark = rules.mark(books, debit.accounts, now)
-    ledger.advance_fence(mark)
+    ledger.fence.advance(mark)
     return settled
 
 
 def _release(ledger: Ledger, debit: Debit, settled: Settled, mark: Mark) -> Settled:
     """Advance the fence, then let the answer leave."""
-    ledger.advance_fence(mark)
-    ledger.remember(debit)
+    ledger.fence.advance(mark)
+    if len(ledger.settled) >= MAX_REPEATS:
+        ledger.settled.clear()
+    ledger.settled.add((debit.own.name, debit.digest))
     return settled
 
 

@@ -7,7 +7,6 @@ transaction, reads a clock or moves the fence: `sfumato.ledger.ledger` does.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
@@ -24,7 +23,6 @@ from sfumato.ledger.types import (
     Debit,
     EarlierCall,
     IdempotentCall,
-    Movement,
     Reservation,
     ReservationPart,
     Reveal,
@@ -42,25 +40,17 @@ IN_FLIGHT = "a call with this Idempotency-Key is being answered at this moment; 
 # -- steps: each is paid for once per account and atom --
 
 
-def step_name(step: Step) -> str:
-    """The name of a step within its atom, as `paid` and the journal store it."""
-    return " ".join(filter(None, (step.kind, str(step.place or ""), step.noise)))
+def step_charges(steps: Iterable[Step]) -> dict[str, Charge]:
+    """What each step costs, by its name within its atom: `paid` and the journal store these names."""
+    return {" ".join(filter(None, (step.kind, str(step.place or ""), step.noise))): step.charge for step in steps}
 
 
-def unpaid(steps: Iterable[Step], paid: Collection[str]) -> tuple[Step, ...]:
+def unpaid(charges: Mapping[str, Charge], paid: Collection[str]) -> dict[str, Charge]:
     """The steps that are not paid for. After a paid stop nothing more can be shown, so nothing more costs."""
-    end = _end(paid)
-    return tuple(step for step in steps if step_name(step) not in paid and (end is None or step.place < end))
-
-
-def unpaid_names(names: Iterable[str], paid: Collection[str]) -> list[str]:
-    """The same for the names of steps."""
-    end = _end(paid)
-    return [name for name in names if name not in paid and (end is None or _place(name) < end)]
-
-
-def _end(paid: Iterable[str]) -> int | None:
-    return min((_place(name) for name in paid if name.startswith("stop ")), default=None)
+    end = min([_place(name) for name in paid if name.startswith("stop ")], default=None)
+    return {
+        name: charge for name, charge in charges.items() if name not in paid and (end is None or _place(name) < end)
+    }
 
 
 def _place(name: str) -> int:
@@ -69,14 +59,14 @@ def _place(name: str) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def cost(steps: Iterable[Step]) -> Charge:
-    return sum((step.charge for step in steps), NOTHING)
-
-
 def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
     """What each account has to reserve: its unpaid steps. Shared accounts without any are left out."""
-    found = [(each, cost(unpaid(debit.worst, books.paid_steps(each.name, debit.atom)))) for each in debit.accounts]
-    return [(account, charge) for account, charge in found if charge or account is debit.own]
+    worst, found = step_charges(debit.worst), []
+    for account in debit.accounts:
+        charge = sum(unpaid(worst, books.paid_steps(account.name, debit.atom)).values(), NOTHING)
+        if charge or account is debit.own:
+            found.append((account, charge))
+    return found
 
 
 # -- accounts --
@@ -90,8 +80,10 @@ def prices(account: Account) -> str:
 def current_balance(books: Books, account: Account, now: datetime) -> Balance:
     """The balance of the period at `now`, or of a later period that has begun already."""
     start, _ = account.budget.period(now)
-    period = max("" if start is None else start.isoformat(), books.latest_period(account.name))
-    balance = books.balance(account.name, period) or Balance(account.name, period, prices(account))
+    period = "" if start is None else start.isoformat()
+    balance = books.balance(account.name)
+    if balance is None or balance.period < period:
+        return Balance(account.name, period, prices(account))
     if balance.prices not in ("", prices(account)):
         raise ConfigError(
             account.name,
@@ -136,8 +128,9 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     A reservation that exists is continued; accounts that must pay only since then are added to it. All accounts are
     checked before the first row is written.
     """
-    names = debit.own.name, debit.digest, moment_text(now), debit.analyst, debit.atom, debit.epoch, debit.version
-    begun = books.reservation(debit.own.name, debit.digest)
+    own, at = debit.own.name, moment_text(now)
+    begun = books.reservation(own, debit.digest)
+    names = own, debit.digest, at, debit.analyst, debit.atom, debit.epoch, debit.version
     held = begun or Reservation(*names, dict(debit.request), ())
     paying = {part.account for part in held.parts}
     late = [
@@ -151,12 +144,13 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
         if not fits(account, balance, charge, now):
             left = standing(account, balance, now)
             raise BudgetExhausted(charge, left.left, account.name, left.resets)
-    parts = [ReservationPart(account.name, balance.period, charge) for account, balance, charge in late]
-    for part, (_, balance, charge) in zip(parts, late, strict=True):
-        books.move(balance, _row("reserve", held, part, now, reserved=charge))
+    parts = list(held.parts)
+    for account, balance, charge in late:
+        parts.append(ReservationPart(account.name, balance.period, charge))
+        books.move(balance, Row(at, "reserve", account.name, balance.period, held.analyst, held.digest, charge))
     if begun is not None:
         books.delete_reservation(begun)
-    joined = replace(held, parts=(*held.parts, *parts))
+    joined = replace(held, parts=tuple(parts))
     books.store_reservation(joined)
     return joined
 
@@ -166,25 +160,26 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
     revealed, before = reveal(payload), books.answer(held.account, held.digest)
     body = revealed.body if before is None else before
     note = {"atom": held.atom, "answer": sha256(body), "payload": sha256(payload)}
+    worst, at = step_charges(debit.worst), moment_text(now)
     for part in held.parts:
         own = part.account == held.account
         paid = books.paid_steps(part.account, held.atom)
         # Only the analyst's own account gets anything back: a refund would show others the length of the list.
-        steps = unpaid(revealed.steps if own else debit.worst, paid)
-        charge = cost(steps)
+        steps = unpaid(step_charges(revealed.steps) if own else worst, paid)
+        charge = sum(steps.values(), NOTHING)
         if not charge <= part.charge:
             raise LedgerFailed("this answer costs more than was reserved for it, so it does not leave")
-        names = sorted(map(step_name, steps))
-        row = _row("settle", held, part, now, reserved=NOTHING - part.charge, spent=charge)
+        names = part.account, part.period, held.analyst, held.digest
+        row = Row(at, "settle", *names, NOTHING - part.charge, charge)
         balance = _balance(books, part)
         if own:
             current = current_balance(books, debit.own, now)  # of a later period, if one began since it was reserved
             left = standing(debit.own, balance + row if balance.period == current.period else current, now)
             settled = Settled(body, charge, left.left, left.resets, repeat=before is not None)
-            receipt = _receipt(settled, debit) if before is None else books.receipt(held.account, held.digest)
-        full_note = note | {"steps": names} | ({"receipt": sha256(receipt)} if own else {})
+            receipt = _receipt(settled, debit, worst) if before is None else books.receipt(held.account, held.digest)
+        full_note = note | {"steps": sorted(steps)} | ({"receipt": sha256(receipt)} if own else {})
         books.move(balance, replace(row, note=json.dumps(full_note)))
-        books.store_paid_steps(part.account, held.atom, paid.union(names))
+        books.store_paid_steps(part.account, held.atom, paid.union(steps))
     if before is None:
         books.charge_one_call(held.account, held.digest, None if debit.call is None else debit.call.key)
     books.store_answer(held.account, held.digest, body, receipt)
@@ -195,21 +190,10 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
 def keep(books: Books, held: Reservation, now: datetime) -> None:
     """Spend the worst case of a reservation and end it."""
     for part in held.parts:
-        row = _row("keep", held, part, now, reserved=NOTHING - part.charge, spent=part.charge)
+        names = part.account, part.period, held.analyst, held.digest
+        row = Row(moment_text(now), "keep", *names, NOTHING - part.charge, part.charge)
         books.move(_balance(books, part), row)
     books.delete_reservation(held)
-
-
-def _row(
-    kind: Movement,
-    held: Reservation,
-    part: ReservationPart,
-    now: datetime,
-    *,
-    reserved: Charge,
-    spent: Charge = NOTHING,
-) -> Row:
-    return Row(moment_text(now), kind, part.account, part.period, held.analyst, held.digest, reserved, spent)
 
 
 def _balance(books: Books, part: ReservationPart) -> Balance:
@@ -219,7 +203,7 @@ def _balance(books: Books, part: ReservationPart) -> Balance:
     return balance
 
 
-def _receipt(settled: Settled, debit: Debit) -> str:
+def _receipt(settled: Settled, debit: Debit, steps: Iterable[str]) -> str:
     """What the first answer said of its cost, and the steps that must be paid before it is shown again."""
     receipt = {
         "charge": settled.charge.to_dict(),
@@ -227,7 +211,7 @@ def _receipt(settled: Settled, debit: Debit) -> str:
         "resets": None if settled.resets is None else settled.resets.isoformat(),
         "table": debit.request.get("table", ""),
         "atom": debit.atom,
-        "worst": [step_name(step) for step in debit.worst],
+        "worst": list(steps),
     }
     return json.dumps(receipt, separators=(",", ":"))
 
@@ -258,22 +242,15 @@ def earlier_call(books: Books, own: str, call: IdempotentCall) -> EarlierCall | 
     return EarlierCall(digest, free)
 
 
-def new_call(books: Books, debit: Debit) -> IdempotentCall | None:
+def new_call(books: Books, debit: Debit, call: IdempotentCall) -> IdempotentCall | None:
     """The call of a debit, if its key was not used before."""
-    earlier = None if debit.call is None else earlier_call(books, debit.own.name, debit.call)
+    earlier = earlier_call(books, debit.own.name, call)
     if earlier is not None and earlier.digest != debit.digest:
         raise Conflict(IN_FLIGHT)  # the data version has changed between two attempts of this call
-    return debit.call if earlier is None else None
+    return call if earlier is None else None
 
 
 def requests(books: Books, digest: str) -> list[Mapping[str, Any]]:
     """The requests with a digest: those that are reserved, then the bodies of those that are answered."""
     held = [each.request for each in books.reservations() if each.digest == digest]
     return [*held, *map(json.loads, books.answers(digest))]
-
-
-def begin_atom(books: Books, atom: str) -> tuple[str, None]:
-    """Draw the nonce of an atom, before a row is read."""
-    nonce = os.urandom(16).hex()
-    books.begin_atom(atom, nonce)
-    return nonce, None

@@ -9,9 +9,10 @@ import stat
 import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Self
+from typing import Self
 
 from sfumato.errors import ConfigError, LedgerFailed
 from sfumato.ledger.group_commit import LOST, Batch
@@ -31,13 +32,13 @@ _READERS = 2  # more are not faster, and take the interpreter lock from the writ
 _WORDS = {"SQLITE_BUSY": BUSY}
 
 
+@dataclass(eq=False)
 class _Parts(Batch):
     """One SQLite transaction: how many blocks have ended well in it, and whether none is half done."""
 
-    def __init__(self, changes: int) -> None:
-        super().__init__()
-        self.parts, self.whole = 0, True
-        self.changes = changes  # the connection's count of changes before this transaction
+    changes: int  # the connection's count of changes before this transaction
+    parts: int = 0
+    whole: bool = True
 
 
 class SQLiteStore(Store):
@@ -86,8 +87,9 @@ class SQLiteStore(Store):
             # Only a new file: closing a file would end all locks that this process has on it, also of another store.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            self._file, mode = _identity(path), stat.S_IMODE(path.stat().st_mode)
-            if mode & 0o077:
+            found = path.stat()
+            self._file = found.st_dev, found.st_ino
+            if stat.S_IMODE(found.st_mode) & 0o077:
                 raise LedgerFailed(
                     f"other users can read the ledger, which holds answers that are not paid for; run: chmod 600 {path}"
                 )
@@ -103,7 +105,7 @@ class SQLiteStore(Store):
     def writing(self) -> Iterator[Run]:
         with translate_errors(sqlite3.Error, _WORDS):
             with self._take_connection() as connection, self._part(connection) as batch:
-                yield lambda sql, *values: _rows(connection, sql, values)
+                yield lambda sql, *values: connection.execute(sql, values).fetchall()
             try:
                 batch.wait(_PATIENCE_S)
             finally:
@@ -119,31 +121,35 @@ class SQLiteStore(Store):
         A thread without others commits at once. The queue is counted because the thread that releases a lock is likely
         to take it again: without the count, each thread would commit alone.
         """
-        self._check_process()  # before any lock: in a forked child a lock may be held by a thread that is not there
+        self._check_open()  # before the lock: in a forked child it may be held by a thread that is not there
         me = threading.get_ident()
         try:
             self._queue.add(me)
             with self._mutex:
                 self._queue.discard(me)
                 try:
-                    yield self._check_file()
+                    yield self._check_open()
                 finally:
-                    self._commit_if_last()
+                    connection, batch = self._connection, self._batch
+                    if connection is not None and batch is not None:
+                        unchanged = connection.total_changes == batch.changes  # such a commit costs no sync
+                        if unchanged or not self._queue or batch.parts >= _MAX_PARTS:
+                            self._end(connection, batch)
         finally:
             self._queue.discard(me)
-
-    def _commit_if_last(self) -> None:
-        connection, batch = self._connection, self._batch
-        if connection is None or batch is None:
-            return
-        unchanged = connection.total_changes == batch.changes  # such a commit costs no sync
-        if unchanged or not self._queue or batch.parts >= _MAX_PARTS:
-            self._end(connection, batch)
 
     @contextmanager
     def _part(self, connection: sqlite3.Connection) -> Iterator[_Parts]:
         """One block in the open batch, or in a new one. If it raises, it alone is taken back."""
-        batch = self._join_batch(connection)
+        # A thread that was interrupted twice may leave a part half taken back, or a transaction without a batch.
+        if self._batch is not None and not self._batch.whole:
+            self._end(connection, self._batch)
+        if self._batch is None:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            self._batch = _Parts(connection.total_changes)
+        batch = self._batch
         try:
             batch.whole = False
             if batch.parts:
@@ -157,17 +163,6 @@ class SQLiteStore(Store):
         except BaseException:
             self._take_back(connection, batch)
             raise
-
-    def _join_batch(self, connection: sqlite3.Connection) -> _Parts:
-        # A thread that was interrupted twice may leave a part half taken back, or a transaction without a batch.
-        if self._batch is not None and not self._batch.whole:
-            self._end(connection, self._batch)
-        if self._batch is None:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            connection.execute("BEGIN IMMEDIATE")
-            self._batch = _Parts(connection.total_changes)
-        return self._batch
 
     def _take_back(self, connection: sqlite3.Connection, batch: _Parts) -> None:
         # On a full or failing disk SQLite takes the whole transaction back by itself: then all parts are lost.
@@ -193,30 +188,30 @@ class SQLiteStore(Store):
         except LedgerFailed as failed:
             failure = failed
         finally:
-            _roll_back(connection)
+            with suppress(sqlite3.Error):  # if even this fails, the next `writing` tries again
+                connection.rollback()
             batch.end(failure)
 
     # -- reading --
 
     @contextmanager
     def reading(self) -> Iterator[Run]:
-        self._check_process()
+        self._check_open()
         with translate_errors(sqlite3.Error, _WORDS):
-            self._check_file()
             reader: sqlite3.Connection | None = None
             with suppress(Empty):  # not for ever: another thread may read for long
                 reader = self._readers.get(timeout=_READER_S)
             try:
                 reader = connection = reader or self._new_reader()
                 connection.execute("BEGIN")
-                yield lambda sql, *values: _rows(connection, sql, values)
+                yield lambda sql, *values: connection.execute(sql, values).fetchall()
             finally:
                 self._give_back(reader)
 
     def _new_reader(self) -> sqlite3.Connection:
         fresh = _connect(self.path)
         try:
-            self._check_file()  # again: it must be the file that was opened first
+            self._check_open()  # again: it must be the file that was opened first
             fresh.execute("PRAGMA query_only = ON")
         except BaseException:
             fresh.close()
@@ -225,7 +220,8 @@ class SQLiteStore(Store):
 
     def _give_back(self, reader: sqlite3.Connection | None) -> None:
         if reader is not None:
-            _roll_back(reader)  # there is nothing to commit
+            with suppress(sqlite3.Error):
+                reader.rollback()  # there is nothing to commit
         if self._readers.qsize() < _READERS:
             self._readers.put(reader)
         elif reader is not None:
@@ -244,9 +240,9 @@ class SQLiteStore(Store):
 
     def stamp(self) -> Hashable | None:
         """SQLite's count of commits by other connections, read by a connection that makes none."""
-        self._check_process()
+        self._check_open()  # before the lock, as in `_take_connection`
         with translate_errors(sqlite3.Error, _WORDS), self._watching:
-            self._check_file()
+            self._check_open()
             if self._watcher is None:
                 self._watcher = self._new_reader()
             return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
@@ -271,19 +267,18 @@ class SQLiteStore(Store):
 
     # -- both --
 
-    def _check_process(self) -> None:
+    def _check_open(self) -> sqlite3.Connection:
+        """The writing connection, if this process has opened it and its file is still in place."""
         if os.getpid() != self._process:
             raise LedgerFailed(FORKED)
-
-    def _check_file(self) -> sqlite3.Connection:
-        """The writing connection, if it is open and its file is still in place."""
-        if self._connection is None:
+        connection = self._connection
+        if connection is None:
             raise LedgerFailed(CLOSED)
         with translate_errors(OSError):
-            found = _identity(self.path)
-        if found != self._file:
+            found = os.stat(self.path)  # noqa: PTH116
+        if (found.st_dev, found.st_ino) != self._file:
             raise LedgerFailed(REPLACED)
-        return self._connection
+        return connection
 
     def has_books(self, run: Run) -> bool:
         return bool(run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ledger'"))
@@ -308,19 +303,3 @@ class SQLiteStore(Store):
 def _connect(path: Path) -> sqlite3.Connection:
     place = path.absolute().as_uri() + "?mode=rw"  # never a new file: others could read it
     return sqlite3.connect(place, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = os.stat(path)  # noqa: PTH116
-    return found.st_dev, found.st_ino
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """End any open transaction. If even that fails, the next `writing` tries again."""
-    with suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _rows(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    return connection.execute(sql, values).fetchall()

@@ -78,10 +78,12 @@ class Store(ABC):
 
 
 @contextmanager
-def translate_errors(kind: type[Exception], words: Mapping[str, str] = NO_WORDS) -> Iterator[None]:
+def translate_errors(
+    kind: type[Exception], words: Mapping[str, str] = NO_WORDS, *, otherwise: str = ""
+) -> Iterator[None]:
     """Raise `LedgerFailed` for errors of this kind, with their code and without their text.
 
-    An operator can look the code up. `words` are better messages for some codes.
+    An operator can look the code up. `words` are better messages for some codes, `otherwise` is one for all others.
     """
     code = ""
     try:
@@ -93,7 +95,7 @@ def translate_errors(kind: type[Exception], words: Mapping[str, str] = NO_WORDS)
         name = errno.errorcode.get(getattr(error, "errno", None) or 0)
         code = str(given or name or type(error).__name__)
     if code:
-        raise_bare(LedgerFailed(words.get(code, f"{FAILED} ({code})")))
+        raise_bare(LedgerFailed(words.get(code) or otherwise or f"{FAILED} ({code})"))
 
 
 def raise_bare(failure: Exception) -> NoReturn:

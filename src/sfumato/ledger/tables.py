@@ -44,8 +44,7 @@ class Books:
         if len(heads) != 1:
             raise LedgerFailed(SPOILT)
         self.head = Head(*heads[0])
-        self._periods: dict[str, str] = {}
-        self._balances: dict[tuple[str, str], Balance | None] = {}
+        self._balances: dict[tuple[str, str | None], Balance | None] = {}
 
     # -- the journal and its sums --
 
@@ -60,7 +59,9 @@ class Books:
             "reserved = excluded.reserved, spent = excluded.spent, granted = excluded.granted",
             *(balance.account, balance.period, balance.prices, *amounts),
         )
-        self._periods[row.account] = max(row.period, self.latest_period(row.account))
+        latest = self.balance(row.account)
+        if latest is None or latest.period <= row.period:
+            self._balances[row.account, None] = balance
         self._balances[row.account, row.period] = balance
         return balance
 
@@ -73,16 +74,12 @@ class Books:
         self.run("UPDATE ledger SET sequence = ?, head = ?", sequence, hashed)
         self.head = replace(self.head, sequence=sequence, hash=hashed)
 
-    def latest_period(self, account: str) -> str:
-        if account not in self._periods:
-            [(period,)] = self.run("SELECT MAX(period) FROM balances WHERE account = ?", account)
-            self._periods[account] = period or ""
-        return self._periods[account]
-
-    def balance(self, account: str, period: str) -> Balance | None:
+    def balance(self, account: str, period: str | None = None) -> Balance | None:
+        """The balance of an account in a period; without one, in its latest period."""
         if (account, period) not in self._balances:
-            select = f"SELECT {_BALANCE} FROM balances WHERE account = ? AND period = ?"  # noqa: S608
-            found = self.run(select, account, period)
+            which = "ORDER BY period DESC LIMIT 1" if period is None else "AND period = ?"
+            values = (account,) if period is None else (account, period)
+            found = self.run(f"SELECT {_BALANCE} FROM balances WHERE account = ? {which}", *values)  # noqa: S608
             self._balances[account, period] = _balance(found[0]) if found else None
         return self._balances[account, period]
 
@@ -128,8 +125,11 @@ class Books:
         found = self.run("SELECT nonce, payload FROM atoms WHERE atom = ?", atom)
         return (found[0][0], found[0][1]) if found else None
 
-    def begin_atom(self, atom: str, nonce: str) -> None:
+    def begin_atom(self, atom: str) -> str:
+        """Draw the nonce of an atom, before a row is read."""
+        nonce = os.urandom(16).hex()
         self.run("INSERT INTO atoms (atom, nonce) VALUES (?, ?)", atom, nonce)
+        return nonce
 
     def store_atom(self, atom: str, payload: str) -> None:
         self.run("UPDATE atoms SET payload = ? WHERE atom = ?", payload, atom)

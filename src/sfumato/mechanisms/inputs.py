@@ -47,7 +47,10 @@ def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Int
         raise InvalidArgument("rows", f"must be a list of pairs of an item and its count, not {type(rows).__name__}")
     if len(rows) > limit + 1:
         raise InvalidArgument("rows", f"must be at most limit + 1 = {limit + 1} rows; ask the engine for no more")
-    table = _table(rows)
+    try:
+        table = dict(rows)
+    except (TypeError, ValueError):
+        raise InvalidArgument("rows", "must be pairs of an item and its count") from None
     if len(table) != len(rows):
         raise InvalidArgument("rows", "must name every item once")
     keys = list(table)
@@ -103,10 +106,3 @@ def _tagged(key: Any, name: str) -> Any:
         return kind.__name__, str(key)
     wanted = "text, bytes, whole or other numbers (not NaN), booleans, dates, UUIDs, None, or tuples of these"
     raise InvalidArgument(name, f"items must be {wanted}; {kind.__name__} has no order that is sure")
-
-
-def _table(rows: Sequence[tuple[K, int]]) -> dict[K, int]:
-    try:
-        return dict(rows)
-    except (TypeError, ValueError):
-        raise InvalidArgument("rows", "must be pairs of an item and its count") from None

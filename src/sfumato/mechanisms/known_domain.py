@@ -12,24 +12,25 @@ from sfumato.accounting.numbers import Number, whole
 from sfumato.mechanisms.inputs import known_domain
 from sfumato.mechanisms.mechanism import MAX_GROUPS, CountNoise, Mechanism, Ranking
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
-from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.selection import Scores, race
-from sfumato.mechanisms.stream import Field
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNoise(Mechanism):
     """Noise on every count of a public domain; a person is in at most `max_groups` groups."""
 
+    noise_parameters = ("max_groups",)
+
     max_groups: int
     k: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep(max_groups=whole("max_groups", self.max_groups, at_least=1, at_most=MAX_GROUPS))
+        self.__dict__["max_groups"] = whole("max_groups", self.max_groups, at_least=1, at_most=MAX_GROUPS)
         if self.k is not None:
-            self._keep(k=whole("k", self.k, at_least=1))
+            self.__dict__["k"] = whole("k", self.k, at_least=1)
 
     @property
     def worst(self) -> tuple[Step, ...]:
@@ -44,7 +45,8 @@ class KnownNoise(Mechanism):
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
-        noisy = exact + self.noise.sample(self._source(rng).stream(purpose="count"), len(keys))
+        source = checked_source(rng).child(**self.noise_fields)
+        noisy = exact + self.noise.sample(source.stream(purpose="count"), len(keys))
         order = np.argsort(-noisy, kind="stable")[: self.k]
         return Release(
             mechanism=self.name,
@@ -54,9 +56,6 @@ class KnownNoise(Mechanism):
             complete=len(order) == len(keys),
             error95=self.error95,
         )
-
-    def _parameters(self) -> dict[str, Field]:
-        return {"max_groups": self.max_groups}
 
 
 class KnownLaplace(KnownNoise):
@@ -102,25 +101,19 @@ class KnownGumbel(Ranking):
     """
 
     name = "known_gumbel"
-
-    @property
-    def worst(self) -> tuple[Step, ...]:
-        return self.steps(self.k, stopped=False)
-
-    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
-        return self._row_steps(rows)
+    noise_parameters = ()
 
     @property
     def reserve(self) -> Charge:
-        return Charge(self.k * self.units_per_row)
+        return Charge(self.k * (1 + self.with_counts))
 
     @property
     def least(self) -> Charge:
-        return Charge(self.units_per_row)
+        return Charge(1 + self.with_counts)
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
-        source = self._source(rng)
+        source = checked_source(rng).child(**self.noise_fields)
         picked = race(Scores(self.epsilon / self.tau, exact), source.stream(purpose="gumbel"), min(self.k, len(keys)))
         return Release(
             mechanism=self.name,
@@ -130,9 +123,6 @@ class KnownGumbel(Ranking):
             complete=len(picked) == len(keys),
             error95=self.error95,
         )
-
-    def _parameters(self) -> dict[str, Field]:
-        return {}
 
 
 def known_laplace(

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise, blamed_on
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.stream import Field, context
 
@@ -43,6 +42,8 @@ class Mechanism(ABC):
     """A question's private form: parameters, worst-case charge and error, all known before the data is."""
 
     name: ClassVar[str]
+    noise_parameters: ClassVar[tuple[str, ...]]
+    """The fields that noise depends on, besides epsilon and tau. Their names are hashed."""
 
     epsilon: Fraction
     tau: int = 1
@@ -53,23 +54,28 @@ class Mechanism(ABC):
         known = {field.name: field.default is MISSING for field in fields(cls)}
         for name in sorted(arguments.keys() - known.keys()):
             raise InvalidArgument(name, f"is not an argument of {cls.name}; those are {', '.join(known)}")
-        for name in (name for name, required in known.items() if required and name not in arguments):
-            raise InvalidArgument(name, f"is required by {cls.name}")
+        longest = "k" if arguments.get("max_k") is None else "max_k"
+        rows = arguments.get(longest)
+        if "max_k" in known:
+            arguments["max_k"] = rows
+        if "limit" in known and arguments.get("limit") is None:
+            # By default it may look at ten times its longest list, and at a thousand rows at least.
+            rows = 1 if rows is None else whole(longest, rows, at_least=1, at_most=MAX_ROWS // 10)
+            arguments["limit"] = max(10 * rows, 1000)
+        for name, required in known.items():
+            if required and name not in arguments:
+                raise InvalidArgument(name, f"is required by {cls.name}")
         mechanism = cls(**arguments)
         with blamed_on("epsilon"):
             mechanism.noise  # noqa: B018
         return mechanism
 
     def __post_init__(self) -> None:
-        self._keep(
+        # Stored as what they were checked to be: exact numbers of Python's own, not numpy's.
+        self.__dict__.update(
             epsilon=positive("epsilon", self.epsilon, at_most=MAX_EPSILON),
             tau=whole("tau", self.tau, at_least=1, at_most=MAX_TAU),
         )
-
-    def _keep(self, **checked: Any) -> None:
-        """Store arguments as what they were checked to be: exact numbers of Python's own, not numpy's."""
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
 
     @property
     @abstractmethod
@@ -111,19 +117,13 @@ class Mechanism(ABC):
 
     def fingerprint(self) -> bytes:
         """The mechanism and everything its noise depends on, as bytes: whatever k is, one noise, one fingerprint."""
-        return context(**self._noise_fields())
+        return context(**self.noise_fields)
 
-    def _source(self, rng: Rng) -> Rng:
-        """The part of `rng` that belongs to this mechanism with these noise parameters, whatever k is."""
-        return checked_source(rng).child(**self._noise_fields())
-
-    def _noise_fields(self) -> dict[str, Field]:
+    @cached_property
+    def noise_fields(self) -> dict[str, Field]:
+        """The mechanism and everything its noise depends on, by name. Its source of noise is the child of these."""
         common: dict[str, Field] = {"mechanism": self.name, "version": 1, "epsilon": self.epsilon, "tau": self.tau}
-        return common | self._parameters()
-
-    @abstractmethod
-    def _parameters(self) -> dict[str, Field]:
-        """Every further parameter that noise depends on."""
+        return common | {name: getattr(self, name) for name in self.noise_parameters}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Ranking(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep(k=whole("k", self.k, at_least=1, at_most=MAX_ROWS))
+        self.__dict__["k"] = whole("k", self.k, at_least=1, at_most=MAX_ROWS)
         if not isinstance(self.with_counts, bool):
             raise InvalidArgument("with_counts", "must be True or False")
         if self.count_noise not in get_args(CountNoise):
@@ -152,22 +152,24 @@ class Ranking(Mechanism):
     def error95(self) -> int | None:
         return self.noise.half_width() if self.with_counts else None
 
-    @property
-    def units_per_row(self) -> int:
-        """A pick, and a count if there is one."""
-        return 2 if self.with_counts else 1
+    @cached_property
+    def worst(self) -> tuple[Step, ...]:
+        return self.steps(self.k, stopped=False)
+
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        law = f"{self.noise.family} {self.noise.parameter}" if self.with_counts else None
+        steps: list[Step] = []
+        for place in range(1, rows + 1):
+            steps += _row_steps(place, law)
+        return tuple(steps)
 
     def _rows(self, keys: Sequence[K], exact: Sequence[int], source: Rng) -> tuple[tuple[K, int | None], ...]:
         """The picked items, with fresh noise on their counts, dealt out by place."""
         if not self.with_counts:
-            return tuple((key, None) for key in keys)
+            return tuple([(key, None) for key in keys])
         stream = source.stream(purpose="count", family=self.noise.family, parameter=self.noise.parameter)
         noise = self.noise.sample(stream, len(keys)).tolist()
-        return tuple((key, count + z) for key, count, z in zip(keys, exact, noise, strict=True))
-
-    def _row_steps(self, rows: int) -> tuple[Step, ...]:
-        law = f"{self.noise.family} {self.noise.parameter}" if self.with_counts else None
-        return tuple(chain.from_iterable(_row_steps(place, law) for place in range(1, rows + 1)))
+        return tuple([(key, count + z) for key, count, z in zip(keys, exact, noise, strict=True)])
 
 
 @lru_cache(maxsize=4096)

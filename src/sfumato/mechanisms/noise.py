@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +38,14 @@ _SIGN, _HEAD = np.int64(63), np.int64(2**63 - 1)
 CERTAIN = 2.0**-40
 # From this variance on, sums over integers are bounded by integrals: more by 1e-6 of their value where it matters.
 SMOOTH_VARIANCE = 2**24
+# Beyond these ranges int64 would overflow, or the noise would be none.
+_SCALES, _VARIANCES = (2.0**-40, 2.0**40), (2.0**-80, 2.0**80)
 
 
 class Noise(ABC):
     """A law of integer noise, symmetric about zero."""
 
-    @property
-    @abstractmethod
-    def family(self) -> str:
-        """Its name, as in the argument `count_noise`."""
+    family: ClassVar[str]  # its name, as in the argument `count_noise`
 
     @property
     @abstractmethod
@@ -102,14 +101,12 @@ class DiscreteLaplace(Noise):
     Source:    Ghosh, Roughgarden, Sundararajan (2012); sampling and proof in proofs/noise.md.
     """
 
+    family = "laplace"
+
     scale: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _in_range("scale", self.scale, 2.0**-40, 2.0**40))
-
-    @property
-    def family(self) -> str:
-        return "laplace"
+        object.__setattr__(self, "scale", rational("scale", self.scale, between=_SCALES))
 
     @property
     def parameter(self) -> Fraction:
@@ -153,14 +150,12 @@ class DiscreteGaussian(Noise):
     Source:    Canonne, Kamath, Steinke (2020); sampling and proof in proofs/noise.md.
     """
 
+    family = "gaussian"
+
     sigma_squared: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma_squared", _in_range("sigma_squared", self.sigma_squared, 2.0**-80, 2.0**80))
-
-    @property
-    def family(self) -> str:
-        return "gaussian"
+        object.__setattr__(self, "sigma_squared", rational("sigma_squared", self.sigma_squared, between=_VARIANCES))
 
     @property
     def parameter(self) -> Fraction:
@@ -226,14 +221,6 @@ def blamed_on(argument: str) -> Iterator[None]:
         yield
     except InvalidArgument as error:
         raise InvalidArgument(argument, f"asks for noise that cannot be drawn; its {error}") from None
-
-
-def _in_range(name: str, parameter: Fraction, low: float, high: float) -> Fraction:
-    """An exact parameter. Beyond this range int64 would overflow, or the noise would be none."""
-    exact = rational(name, parameter)
-    if not low <= float(exact) <= high:
-        raise InvalidArgument(name, f"must lie between {low:.2g} and {high:.2g}")
-    return exact
 
 
 def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Words) -> Integers:

@@ -45,21 +45,6 @@ class Scores:
         # Counts matter by their differences only; the largest is the zero point, where floats are finest.
         object.__setattr__(self, "reference", int(self.counts.max(initial=-(2**62))))
 
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def floats(self) -> tuple[Floats, Floats]:
-        """The scores, and a bound on the size of what went into them."""
-        scores = np.multiply(self.counts - self.reference, float(self.rate), dtype=np.float64)
-        size: Floats = np.abs(scores)
-        if self.divisors is not None:
-            logs: Floats = np.log(self.divisors.astype(np.float64))
-            scores, size = scores - logs, size + logs
-        if self.weights is not None:
-            logs = np.log(self.weights.astype(np.float64))
-            scores, size = scores + logs, size + logs
-        return scores, size
-
     def decimal(self, runner: int, context: Context) -> tuple[Decimal, Decimal]:
         """One score, and a bound on its rounding error."""
         score = decimal(self.rate * (int(self.counts[runner]) - self.reference), context)
@@ -75,11 +60,12 @@ def race(scores: Scores, stream: Stream, first: int) -> list[int]:
     Exact: float64 brackets every runner; where two brackets that decide the answer overlap, further digits
     of their noise are revealed and compared in decimal arithmetic. Runner i uses word i of every lane.
     """
-    if len(scores) == 0:
+    runners = len(scores.counts)
+    if runners == 0:
         return []
-    low, high = _brackets(scores, stream.words(0, 0, len(scores)))
-    contenders = np.arange(len(scores))
-    if first < len(scores):
+    low, high = _brackets(scores, stream.words(0, 0, runners))
+    contenders = np.arange(runners)
+    if first < runners:
         bar = np.partition(low, len(low) - first)[len(low) - first]
         contenders = np.flatnonzero(high >= bar)
     contenders = contenders[np.argsort(-(low + high)[contenders], kind="stable")]
@@ -91,8 +77,9 @@ def winners(scores: Scores, starts: Integers, stream: Stream) -> Integers:
 
     Each race has a runner at least. The noise, and so each winner, is that of `race` on the same runners.
     """
-    low, high = _brackets(scores, stream.words(0, 0, len(scores)))
-    bars = np.repeat(np.maximum.reduceat(low, starts), np.diff(starts, append=len(scores)))
+    runners = len(scores.counts)
+    low, high = _brackets(scores, stream.words(0, 0, runners))
+    bars = np.repeat(np.maximum.reduceat(low, starts), np.diff(starts, append=runners))
     contenders = np.flatnonzero(high >= bars)
     of_race = np.searchsorted(starts, contenders, side="right") - 1
     firsts = np.searchsorted(of_race, np.arange(len(starts)))
@@ -111,7 +98,14 @@ def _brackets(scores: Scores, words: NDArray[np.uint64]) -> tuple[Floats, Floats
     near = nearer.view(np.int64) + 0.5  # distance to the nearer end of the interval, in 2^-64
     distance = near * 2.0**-64
     exponential = -np.where(words == nearer, np.log1p(-distance), np.log(distance))
-    floats, size = scores.floats()
+    floats = np.multiply(scores.counts - scores.reference, float(scores.rate), dtype=np.float64)
+    size: Floats = np.abs(floats)  # of what goes into the scores
+    if scores.divisors is not None:
+        logs: Floats = np.log(scores.divisors.astype(np.float64))
+        floats, size = floats - logs, size + logs
+    if scores.weights is not None:
+        logs = np.log(scores.weights.astype(np.float64))
+        floats, size = floats + logs, size + logs
     place = floats - np.log(exponential)
     slack = (1 + size + np.abs(place)) * MARGIN + 1 / near
     low, high = place - slack, place + slack

@@ -115,27 +115,27 @@ def context(**fields: Field) -> bytes:
     >>> context(table="ab", column="c") == context(table="a", column="bc")
     False
     """
-    return b"sfumato/1" + b"".join(_encoded(name, name) + _encoded(name, fields[name]) for name in sorted(fields))
+    parts = [b"sfumato/1"]
+    for name in sorted(fields):
+        parts += _encode(name, name), _encode(name, fields[name])
+    return b"".join(parts)
 
 
-def _encoded(name: str, value: Field, depth: int = 0) -> bytes:
-    kind, payload = _payload(name, value, depth)
-    return kind + len(payload).to_bytes(8, "big") + payload
-
-
-def _payload(name: str, value: Field, depth: int) -> tuple[bytes, bytes]:
+def _encode(name: str, value: Field, depth: int = 0) -> bytes:
     if isinstance(value, str):
-        return b"s", value.encode("utf-8", "surrogatepass")
-    if value is None:
-        return b"0", b""
-    if isinstance(value, bool):
-        return b"b", b"1" if value else b"0"
-    if type(value) is int and abs(value) < 2**64:  # nothing to check and nothing to reduce
-        return b"n", str(value).encode()
-    if isinstance(value, bytes | bytearray):
-        return b"x", bytes(value)
-    if isinstance(value, int | float | Fraction):
-        return b"n", str(rational(name, value)).encode()
-    if isinstance(value, list | tuple) and depth < MAX_NESTING:
-        return b"l", b"".join(_encoded(name, item, depth + 1) for item in value)
-    raise InvalidArgument(name, f"cannot be encoded: {type(value).__name__} is not text, bytes, a number or a list")
+        kind, payload = b"s", value.encode("utf-8", "surrogatepass")
+    elif value is None:
+        kind, payload = b"0", b""
+    elif isinstance(value, bool):
+        kind, payload = b"b", b"1" if value else b"0"
+    elif type(value) is int and abs(value) < 2**64:  # nothing to check and nothing to reduce
+        kind, payload = b"n", str(value).encode()
+    elif isinstance(value, bytes | bytearray):
+        kind, payload = b"x", bytes(value)
+    elif isinstance(value, int | float | Fraction):
+        kind, payload = b"n", str(rational(name, value)).encode()
+    elif isinstance(value, list | tuple) and depth < MAX_NESTING:
+        kind, payload = b"l", b"".join([_encode(name, item, depth + 1) for item in value])
+    else:
+        raise InvalidArgument(name, f"cannot be encoded: {type(value).__name__} is not text, bytes, a number or a list")
+    return kind + len(payload).to_bytes(8, "big") + payload

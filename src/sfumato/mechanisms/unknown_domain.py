@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,36 +18,36 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import canonical, ranked_rows
 from sfumato.mechanisms.mechanism import CALL, MAX_GROUPS, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking
 from sfumato.mechanisms.noise import ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
-from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.selection import Scores, race
-from sfumato.mechanisms.stream import Field, digits
+from sfumato.mechanisms.stream import digits
 
 Cutoff: TypeAlias = Literal["select", "fixed"]
+
+_DIGITS = digits(40)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownNoise(Mechanism):
     """Noise on the top rows, shown where they exceed a noisy threshold; a person is in at most `max_groups` groups."""
 
+    noise_parameters = ("delta", "max_groups", "limit")
+
     delta: Fraction
     max_groups: int
     limit: int
     k: int | None = None
 
-    @classmethod
-    def of(cls, **arguments: Any) -> Self:
-        return super().of(**_with_limit(arguments, "k"))
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep(
+        self.__dict__.update(
             delta=probability("delta", self.delta),
             max_groups=whole("max_groups", self.max_groups, at_least=1, at_most=MAX_GROUPS),
         )
         if self.k is not None:
-            self._keep(k=whole("k", self.k, at_least=1))
-        self._keep(limit=whole("limit", self.limit, at_least=self.k or 1, at_most=MAX_ROWS))
+            self.__dict__["k"] = whole("k", self.k, at_least=1)
+        self.__dict__["limit"] = whole("limit", self.limit, at_least=self.k or 1, at_most=MAX_ROWS)
 
     @property
     def worst(self) -> tuple[Step, ...]:
@@ -69,7 +69,8 @@ class UnknownNoise(Mechanism):
         keys, exact = ranked_rows(rows, self.limit)
         candidates = int(np.count_nonzero(exact[: self.limit]))
         # Draw 0 belongs to the threshold and draw i to row i, so neither depends on how many rows there are.
-        noise = self.noise.sample(self._source(rng).stream(purpose="count"), candidates + 1)
+        source = checked_source(rng).child(**self.noise_fields)
+        noise = self.noise.sample(source.stream(purpose="count"), candidates + 1)
         threshold = int(exact[self.limit]) + self.gap + int(noise[0])
         noisy = exact[:candidates] + noise[1:]
         # Ties by key: the order of the rows is that of the exact counts.
@@ -84,9 +85,6 @@ class UnknownNoise(Mechanism):
             threshold=threshold,
             error95=self.error95,
         )
-
-    def _parameters(self) -> dict[str, Field]:
-        return {"delta": self.delta, "max_groups": self.max_groups, "limit": self.limit}
 
 
 class UnknownLaplace(UnknownNoise):
@@ -138,39 +136,31 @@ class UnknownGumbel(Ranking):
     """
 
     name = "unknown_gumbel"
+    noise_parameters = ("delta", "max_k", "limit", "cutoff")
 
     delta: Fraction
     max_k: int
     limit: int
     cutoff: Cutoff = "select"
 
-    @classmethod
-    def of(cls, **arguments: Any) -> Self:
-        if arguments.get("max_k") is not None:
-            return super().of(**_with_limit(arguments, "max_k"))
-        return super().of(**_with_limit(arguments | {"max_k": arguments.get("k")}, "k"))
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep(
-            delta=probability("delta", self.delta), max_k=whole("max_k", self.max_k, at_least=self.k, at_most=MAX_ROWS)
+        self.__dict__.update(
+            delta=probability("delta", self.delta),
+            max_k=whole("max_k", self.max_k, at_least=self.k, at_most=MAX_ROWS),
+            limit=whole("limit", self.limit, at_least=self.max_k, at_most=MAX_ROWS),
         )
-        self._keep(limit=whole("limit", self.limit, at_least=self.max_k, at_most=MAX_ROWS))
         if self.cutoff not in get_args(Cutoff):
             raise InvalidArgument("cutoff", "must be 'select' or 'fixed'")
 
     @property
-    def worst(self) -> tuple[Step, ...]:
-        return self.steps(self.k, stopped=False)
-
-    @property
     def reserve(self) -> Charge:
-        return Charge(self.k * self.units_per_row + self._selects, 1)
+        return Charge(self.k * (1 + self.with_counts) + (self.cutoff == "select"), 1)
 
     @property
     def least(self) -> Charge:
         """An empty list: the bottom element and the cutoff are paid for all the same."""
-        return Charge(1 + self._selects, 1)
+        return Charge(1 + (self.cutoff == "select"), 1)
 
     def gap(self, cutoff: int) -> int:
         """How far the bottom element stands above the first count below the cutoff: T of the proof, rounded up."""
@@ -178,7 +168,7 @@ class UnknownGumbel(Ranking):
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = ranked_rows(rows, self.limit)
-        source = self._source(rng)
+        source = checked_source(rng).child(**self.noise_fields)
         cutoff = self._choose_cutoff(exact, source)
         picked, stopped = self._pick(exact, cutoff, source)
         return Release(
@@ -189,10 +179,6 @@ class UnknownGumbel(Ranking):
             stopped=stopped,
             error95=self.error95,
         )
-
-    @property
-    def _selects(self) -> int:
-        return int(self.cutoff == "select")
 
     def _choose_cutoff(self, exact: Integers, source: Rng) -> int:
         """The i in {max_k..limit} with the lowest bottom element, h_(i+1) + tau ln(i / delta) / epsilon, by one race.
@@ -217,12 +203,9 @@ class UnknownGumbel(Ranking):
         return [runner - 1 for runner in order[:reached]], stopped
 
     def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
-        opening = (Step("call", CALL), Step("cutoff", UNIT))[: 1 + self._selects]
+        cutoff = (Step("cutoff", UNIT),) if self.cutoff == "select" else ()
         closing = (Step("stop", UNIT, rows + 1),) if stopped else ()
-        return opening + self._row_steps(rows) + closing
-
-    def _parameters(self) -> dict[str, Field]:
-        return {"delta": self.delta, "max_k": self.max_k, "limit": self.limit, "cutoff": self.cutoff}
+        return (Step("call", CALL), *cutoff, *super().steps(rows, stopped=stopped), *closing)
 
 
 def unknown_laplace(
@@ -286,15 +269,6 @@ def unknown_gumbel(
     return mechanism.release(rows, rng)
 
 
-def _with_limit(arguments: dict[str, Any], longest: str) -> dict[str, Any]:
-    """By default a mechanism may look at ten times its longest list, and at a thousand rows at least."""
-    if arguments.get("limit") is not None:
-        return arguments
-    rows = arguments.get(longest)
-    rows = 1 if rows is None else whole(longest, rows, at_least=1, at_most=MAX_ROWS // 10)
-    return arguments | {"limit": max(10 * rows, 1000)}
-
-
 @lru_cache(maxsize=1024)
 def _gap(noise: Noise, max_groups: int, delta: Fraction) -> int:
     """The smallest n >= 0 with max_groups * P[X - Y >= n] <= delta."""
@@ -304,7 +278,7 @@ def _gap(noise: Noise, max_groups: int, delta: Fraction) -> int:
 @lru_cache(maxsize=4096)
 def bottom_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> int:
     """tau (1 + ln(cutoff / delta) / epsilon), rounded up, in decimal so that every platform agrees."""
-    context = digits(40)
+    context = _DIGITS
     ratio = cutoff / delta
     log = context.subtract(context.ln(ratio.numerator), context.ln(ratio.denominator))
     scaled = context.divide(context.multiply(log, epsilon.denominator * tau), Decimal(epsilon.numerator))

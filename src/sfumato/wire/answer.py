@@ -88,7 +88,7 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
             rows=self.rows,
             stopped=self.stopped,
             receipt=Receipt(**core, charge=charge, left=left, resets=resets, repeat=repeat),
-            notes=[read_note(each) for each in self.notes],
+            notes=[read_note(each) if isinstance(each, str) else each for each in self.notes],
         )
 
 
@@ -106,8 +106,9 @@ class Answer(Record, frozen=True, kw_only=True):
     notes: list[Note] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if any(row.keys() != self.columns.keys() for row in self.rows):
-            raise ValueError("the rows of an answer have its columns")
+        for row in self.rows:
+            if row.keys() != self.columns.keys():
+                raise ValueError("the rows of an answer have its columns")
         for name, kind in self.columns.items():
             if issubclass(TYPES[kind].python, date):  # a cell of another type is itself
                 for row in self.rows:

@@ -27,7 +27,7 @@ class Record(Struct, frozen=True):
 
     def to_json(self) -> bytes:
         """The serial form as JSON."""
-        return to_json(self)
+        return _ENCODER.encode(self)
 
     @classmethod
     def from_dict(cls, serial: Mapping[str, Any]) -> Self:

@@ -69,10 +69,8 @@ def note(code: str, **values: object) -> Note:
     return Note(code, TEXTS[code].format(**values))
 
 
-def read_note(stored: Note | str) -> Note:
-    """A note as it was stored: with its code, or as the text alone."""
-    if isinstance(stored, Note):
-        return stored
+def read_note(stored: str) -> Note:
+    """A note that was stored as its text alone."""
     return Note(next((code for code, form in _FORMS if form.fullmatch(stored)), OTHER), stored)
 
 
