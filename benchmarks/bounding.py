@@ -15,7 +15,8 @@ from sqlglot import exp
 from benchmarks import plume_data
 from benchmarks.timing import milliseconds, side_by_side, table
 from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.release.bounding import Contributions, KeyOrder
+from sfumato.engines.duckdb.contributions import DuckDBContributions
+from sfumato.release.bounding import KeyOrder, count_people
 
 PEOPLE = 10**6
 THREADS, REPEATS = 2, 7
@@ -85,9 +86,9 @@ def bounded(path: Path, max_keys: int, **options: int) -> Any:
     with (
         DuckDBEngine({"rows": str(path)}, threads=THREADS) as engine,
         engine.workspace() as workspace,
-        Contributions(workspace, ROWS, unit="person", key=["key"], threads=THREADS, **options) as contributions,
+        DuckDBContributions(workspace, ROWS, unit="person", key=["key"], threads=THREADS, **options) as contributions,
     ):
-        return contributions.counts(ORDER, max_keys=max_keys)
+        return count_people(contributions, ORDER, max_keys=max_keys)
 
 
 def _megabytes(path: Path, max_keys: int) -> int:

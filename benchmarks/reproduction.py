@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from benchmarks import pictures
 from benchmarks.timing import table
+from sfumato.engines.contributions import Affine
 from sfumato.mechanisms import PrivateCountRelease, Rng
 from sfumato.mechanisms.key_selection import GaussianRule
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.release.bounding import MAX_KEYS, ORDER_BITS, Affine, KeyOrder, kept_pairs
+from sfumato.release.bounding import MAX_KEYS, ORDER_BITS, KeyOrder, kept_pairs
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 RHOS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
-from sfumato.config import Config, EngineSettings, Reference, ReportSettings, TableSettings
-from sfumato.engines.base import ColumnType, Engine
-from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
+from sfumato.config import Config, Reference, ReportSettings, TableSettings
+from sfumato.engines import ColumnType, Engine, open_engine
 from sfumato.errors import ConfigError, EngineFailed
 from sfumato.query.policy import MAX_DOMAIN, Policy, TablePolicy
 
@@ -29,8 +25,8 @@ class Catalog:
         self._engines: dict[str, Engine] = {}
         self._policy: tuple[tuple[str, ...], Policy] = ((), Policy())
         try:
-            for name, settings in config.engines.items():
-                self._engines[name] = _opened(config, name, settings)
+            for name in config.engines:
+                self._engines[name] = self._open(name)
             self._domains = {name: dict(self._references(table)) for name, table in config.tables.items()}
             self._listed = {name: dict(self._attributes(report)) for name, report in config.reports.items()}
         except BaseException:
@@ -64,8 +60,9 @@ class Catalog:
         return rows
 
     def origin(self, table: str) -> str:
-        """Where the rows of a table come from."""
-        return self._origin(self._config.tables[table])
+        """Where the rows of a table come from, as the owner wrote it. It enters digests (`Engine.origin`)."""
+        config, settings = self._config, self._config.tables[table]
+        return self.engine(table).origin(config.engines[settings.engine], settings.source, config.folder)
 
     def policy(self, now: datetime) -> Policy:
         """What may be asked at a moment, which names the data versions; built once for each of them."""
@@ -97,21 +94,35 @@ class Catalog:
         for engine in self._engines.values():
             engine.close()
 
+    def _open(self, name: str) -> Engine:
+        """An engine with the tables that live there, and the public tables that list their domains."""
+        config = self._config
+        tables = {table.name: table for table in config.tables.values() if table.engine == name}
+        sources = {table: settings.source for table, settings in tables.items()}
+        public = list(_public_tables(config, tables))
+        for _, source in public:
+            sources.setdefault(source, source)
+        types = {table: written_types(settings) for table, settings in tables.items()}
+        for report in config.reports.values():
+            if report.table in types:  # columns of counts that reports add up are whole numbers
+                types[report.table] |= {each.column: "integer" for each in report.statistics.values() if each.column}
+        try:
+            return open_engine(config.engines[name], sources, folder=config.folder, types=types)
+        except EngineFailed as failed:
+            for setting, source in public:
+                if source == failed.table and source not in tables:
+                    raise ConfigError(setting, failed.problem) from None
+            raise
+
     def _table(self, table: TableSettings, version: str) -> TablePolicy:
         policy = table.policy(self.engine(table.name).schema(table.name), self._domains[table.name], version)
-        return replace(policy, source=self._origin(table))
-
-    def _origin(self, table: TableSettings) -> str:
-        """Where the rows come from, as the owner wrote it: a folder that moved as a whole is the same place."""
-        engine = self._config.engines[table.engine]
-        database = "" if engine.database is None else os.path.relpath(engine.database, self._config.folder)
-        return f"{engine.type} {database} {table.source}"
+        return replace(policy, source=self.origin(table.name))
 
     def _references(self, table: TableSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for name, column in table.columns.items():
             if isinstance(column.domain, Reference):
                 where = f"tables.{table.name}.columns.{name}.domain"
-                yield name, _listed(self._engines[table.engine], column.domain, where)
+                yield name, _read_values(self._engines[table.engine], column.domain, where)
 
     def _attributes(self, report: ReportSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
         table = self._config.tables[report.table]
@@ -119,43 +130,19 @@ class Catalog:
             domain = table.columns[name].domain if attribute.domain is None else attribute.domain
             if isinstance(domain, Reference):
                 where = f"reports.{report.name}.attributes.{name}.domain"
-                domain = _listed(self._engines[table.engine], domain, where)
+                domain = _read_values(self._engines[table.engine], domain, where)
             yield name, domain or ()
 
 
-def _opened(config: Config, name: str, settings: EngineSettings) -> Engine:
-    """The engine with the tables that live there, and the public tables that list their domains."""
-    tables = {table.name: table for table in config.tables.values() if table.engine == name}
-    sources = {table: located(settings.source, config.folder) for table, settings in tables.items()}
-    for table in tables.values():
-        for column in table.columns.values():
-            if isinstance(column.domain, Reference):
-                sources.setdefault(column.domain.table, located(column.domain.table, config.folder))
-    for report in (report for report in config.reports.values() if report.table in tables):
-        sources |= {
-            public: located(public, config.folder) for public in report.public_tables() if public not in sources
-        }
-    limits: Mapping[str, Any] = {"memory_limit": settings.memory_limit, "timeout_s": settings.timeout_s}
-    types = {name: written_types(table) | _summed(config, name) for name, table in tables.items()}
-    try:
-        return DuckDBEngine(sources, database=settings.database, types=types, **limits)
-    except EngineFailed as failed:
-        for setting, public in _public(config, tables):
-            start = f"table {public!r}: "
-            if str(failed).startswith(start) and public not in tables:
-                raise ConfigError(setting, str(failed).removeprefix(start)) from None
-        raise
-
-
-def _public(config: Config, tables: Mapping[str, TableSettings]) -> Iterator[tuple[str, str]]:
-    """The settings that name public tables, with what they name."""
+def _public_tables(config: Config, tables: Mapping[str, TableSettings]) -> Iterator[tuple[str, str]]:
+    """The settings that name public tables, and the table that each names."""
     for name, report in config.reports.items():
         if report.table in tables:
             if report.entities is not None:
                 yield f"reports.{name}.entities.table", report.entities
-            for attribute, described in report.attributes.items():
-                if isinstance(described.domain, Reference):
-                    yield f"reports.{name}.attributes.{attribute}.domain", described.domain.table
+            for attribute, settings in report.attributes.items():
+                if isinstance(settings.domain, Reference):
+                    yield f"reports.{name}.attributes.{attribute}.domain", settings.domain.table
     for table in tables.values():
         for column, written in table.columns.items():
             if isinstance(written.domain, Reference):
@@ -163,26 +150,12 @@ def _public(config: Config, tables: Mapping[str, TableSettings]) -> Iterator[tup
 
 
 def written_types(table: TableSettings) -> dict[str, str]:
-    """The types that the owner wrote; sums are of whole numbers."""
+    """The column types that the owner wrote; sums are of whole numbers."""
     sums = {measure.column: "integer" for measure in table.measures.values() if measure.column}
     return sums | {name: column.type for name, column in table.columns.items() if column.type}
 
 
-def _summed(config: Config, table: str) -> dict[str, str]:
-    """Columns of counts that reports add up are whole numbers."""
-    reports = [report for report in config.reports.values() if report.table == table]
-    return {each.column: "integer" for report in reports for each in report.statistics.values() if each.column}
-
-
-def located(source: str, folder: Path) -> str:
-    """Files are found from the configuration's folder, which is no pattern; names of tables are names."""
-    if not source.lower().endswith(EXTENSIONS):
-        return source
-    exact = folder / source
-    return str(exact) if exact.is_file() or Path(source).is_absolute() else str(Path(glob.escape(str(folder))) / source)
-
-
-def _listed(engine: Engine, reference: Reference, where: str) -> tuple[Any, ...]:
+def _read_values(engine: Engine, reference: Reference, where: str) -> tuple[Any, ...]:
     """The values of a public reference column."""
     if reference.column not in engine.schema(reference.table):
         raise ConfigError(where, f"{reference.table} has no column {reference.column!r}")

@@ -24,6 +24,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from functools import partial
 from typing import Any
 
 
@@ -143,7 +144,14 @@ class Failed(SfumatoError):
 
 
 class EngineFailed(Failed):
-    """The engine did not deliver."""
+    """The engine did not deliver. Where it could not be opened, `table` or `setting` names what is wrong."""
+
+    def __init__(self, problem: str, *, table: str | None = None, setting: str | None = None) -> None:
+        super().__init__(problem if table is None else f"table {table!r}: {problem}")
+        self.problem, self.table, self.setting = problem, table, setting
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), table=self.table, setting=self.setting), (self.problem,)
 
 
 class LedgerFailed(Failed):

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sfumato.cli import main
-from sfumato.engines.base import Workspace
+from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.session import Session
 
 COMMAND = Path(sys.executable).with_name("sfumato")
@@ -576,7 +576,7 @@ BAD: list[tuple[list[str], int, str]] = [
     (aggregate("--keys", "keys.txt"), 2, "--keys: must be a file that ends in"),
     (aggregate("--keys", "empty.csv"), 2, "--keys: holds no key"),
     (aggregate("--keys", "days.csv", "--key", "day"), 2, "--keys: there is no column 'item'"),
-    (aggregate("--keys", "empty.csv", "--selection", "laplace"), 2, "--keys: are public, so that nothing is selected"),
+    (aggregate("--keys", "empty.csv", "--selection", "laplace"), 2, "--keys: are public, so nothing is selected"),
     (aggregate("--pipeline", "fast", "--selection-max-keys", "3"), 2, "--selection-max-keys: must be"),
     (aggregate("--selection", "gausian"), 2, "'gausian' is not one of"),
     # the source

@@ -71,7 +71,7 @@ def test_the_whole_file():
     config = read()
     assert config.ledger.url == "sqlite:books.db"
     assert config.key_file == FOLDER / "secret/noise.key"
-    assert config.engines["local"].database == FOLDER / "demo.duckdb"
+    assert config.engines["local"].options == {"database": FOLDER / "demo.duckdb"}
     table = config.tables["engagements"]
     assert (table.max_k, table.limit, table.cap, table.version) == (50, 2000, "everyone", Version("daily"))
     assert table.columns["country"].domain == Reference("countries", "code")
@@ -289,7 +289,7 @@ def test_a_byte_order_mark_is_no_mistake():
 @pytest.mark.parametrize("size", ["2GB", "1.5 GiB", "512mb", "100KB", "1TB"])
 def test_a_memory_limit_is_one_that_the_engine_takes(size):
     text = changed('database = "demo.duckdb"', f'memory_limit = "{size}"')
-    assert read(text).engines["local"].memory_limit == size
+    assert read(text).engines["local"].options == {"memory_limit": size}
     with DuckDBEngine({}, memory_limit=size) as engine:
         assert engine.tables() == ()
 

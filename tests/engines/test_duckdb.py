@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import signal
 import stat
 import threading
 import time
@@ -439,52 +438,6 @@ class TestTime:
         asker.join()
         assert failures == [COULD_NOT_ANSWER]
         assert list(tmp_path.glob("sfumato-*")) == []
-
-
-class TestWorkspace:
-    def test_it_has_no_deadline(self, pairs):
-        with DuckDBEngine({TABLE: str(pairs)}, timeout_s=0.001) as engine, engine.workspace() as workspace:
-            query = counting()
-            for number in range(5):
-                query = query.join(source().as_(f"t{number}"), join_type="cross")
-            assert workspace.rows(query) == [(10**6,)]
-
-    def test_what_is_kept_goes_with_it(self, pairs):
-        with DuckDBEngine({TABLE: str(pairs)}) as engine:
-            with engine.workspace() as workspace:
-                workspace.keep(ranking())
-            assert engine._connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
-
-    def test_a_kept_table_takes_nobodys_name(self, pairs):
-        with DuckDBEngine({"Sfumato_Kept_0": str(pairs)}) as engine, engine.workspace() as workspace:
-            query = exp.select("*").from_(source("Sfumato_Kept_0"))
-            assert workspace.keep(query.limit(1)) == "sfumato_kept_1"
-            assert len(workspace.rows(query)) == 10
-
-    def test_types_are_duckdbs_own_and_nothing_is_run(self, pairs):
-        with DuckDBEngine({TABLE: str(pairs)}) as engine, engine.workspace() as workspace:
-            failing = exp.select(exp.cast(column("key"), "INT").as_("n"), column("unit")).from_(source())
-            assert workspace.kinds(failing) == {"n": "INTEGER", "unit": "BIGINT"}
-
-    def test_control_c_stops_it_at_once_and_is_not_told_as_a_failure(self, pairs):
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        main = threading.main_thread().ident
-        try:
-            with DuckDBEngine({TABLE: str(pairs)}) as engine, engine.workspace() as workspace:
-                threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
-                with pytest.raises(KeyboardInterrupt):
-                    workspace.rows(endless())
-                assert workspace.rows(counting()) == [(10,)]
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def test_closing_the_engine_stops_what_is_running(self, pairs):
-        engine = DuckDBEngine({TABLE: str(pairs)})
-        threading.Timer(0.3, engine.close).start()
-        with pytest.raises(EngineFailed) as failure, engine.workspace() as workspace:
-            workspace.arrays(endless())
-        assert str(failure.value) == COULD_NOT_ANSWER
-        assert failure.value.__context__ is None
 
 
 class TestSpill:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.accounting import zcdp_delta
+from sfumato.engines.contributions import Contributions
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule
 from sfumato.mechanisms.bounds import NumericBounds
@@ -26,11 +27,13 @@ from sfumato.mechanisms.intervals import selected_interval
 from sfumato.mechanisms.key_selection import ThresholdRule
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
 from sfumato.release import Count, Mean, Quantile, Released, Statistic, Sum, Units, Variance, aggregates_job
+from sfumato.release import aggregates as aggregates_module
 from sfumato.release.aggregates import Aggregates, halfway
-from sfumato.release.bounding import Contributions
+from sfumato.release.bounding import count_people
 from sfumato.release.request import ReleaseRequest, Rows, quiet
 from sfumato.release.source import PUBLIC, ROWS, Source
-from sfumato.release.statistics import POINTS, SummedStatistic
+from sfumato.release.statistics.base import SummedStatistic
+from sfumato.release.statistics.numeric import POINTS
 from tests.helpers.false_alarms import cdf_distance, cdf_slack, unlikely
 from tests.helpers.laws import NoiseLaw, Pair, exact_delta, key_pair, merged
 from tests.helpers.repeats import repeats
@@ -61,7 +64,7 @@ def filled(name: str, rows: Iterable[Row], types: Mapping[str, str]) -> None:
     if columns:
         lists = ", ".join(f"unnest(CAST(? AS {kind}[]))" for kind in types.values())
         ENGINE._connection.execute(f'INSERT INTO "{name}" SELECT {lists}', [list(column) for column in columns])
-    ENGINE._schemas[name] = ENGINE._typed(name)
+    ENGINE._read_schema(name)
 
 
 def source_of(rows: Iterable[Row], types: Mapping[str, str] = TYPES, keys: Iterable[Row] | None = None) -> Source:
@@ -106,32 +109,31 @@ class Seen:
 
 def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any] | None = None) -> Seen:
     """Run it, and look. With `chosen`, these keys are selected whatever the noise says."""
-    seen, contributions, keys = Seen(), [], []
-    plain_counts, plain_released, plain_selected = Contributions.counts, SummedStatistic.released, Aggregates._selected
+    seen, keys = Seen(), []
+    plain_counts, plain_release, plain_select = count_people, SummedStatistic.release, Aggregates._select
 
-    def counts(self: Contributions, *given: Any, **options: Any) -> Integers:
-        found = plain_counts(self, *given, **options)
-        named = self.keys(np.flatnonzero(found))
+    def counts(contributions: Contributions, *given: Any, **options: Any) -> Integers:
+        found = plain_counts(contributions, *given, **options)
+        named = contributions.keys(np.flatnonzero(found))
         seen.counts = Counter({key: int(n) for (key,), n in zip(named, found[found > 0], strict=True)})
-        contributions.append(self)
         return found
 
-    def selected(self: Aggregates, plan: Any, rows: Rows, progress: Any) -> Any:
-        codes, columns = plain_selected(self, plan, rows, progress)
+    def select(self: Aggregates, plan: Any, rows: Rows, progress: Any) -> Any:
+        codes, columns = plain_select(self, plan, rows, progress)
         if chosen is not None:
             every = rows.contributions.keys(np.arange(rows.contributions.size))
             codes, columns = np.array([code for code, (key,) in enumerate(every) if key in chosen], np.int64), {}
         keys.extend(key for (key,) in rows.contributions.keys(codes))
         return codes, columns
 
-    def released(self: SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
+    def release(self: SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
         seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
-        return plain_released(self, exact, size, share, rng)
+        return plain_release(self, exact, size, share, rng)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Contributions, "counts", counts)
-        patch.setattr(SummedStatistic, "released", released)
-        patch.setattr(Aggregates, "_selected", selected)
+        patch.setattr(aggregates_module, "count_people", counts)
+        patch.setattr(SummedStatistic, "release", release)
+        patch.setattr(Aggregates, "_select", select)
         request.run(source, secret)
     return seen
 
@@ -583,7 +585,7 @@ def test_an_automatic_bound_is_near_the_95th_percentile() -> None:
     for secret in SECRETS[:2]:
         request = request_of(max_keys="auto", **HUGE)
         with Rows.read(request, source, secret, quiet) as rows:
-            assert request._chosen(rows) == 128  # the first of the scale that is not below the 95th percentile
+            assert request._choose_max_keys(rows) == 128  # the first of the scale that is not below the 95th percentile
     assert run(request, source).statement["parameters"]["max_keys"] == 100  # there are no more keys
 
 
@@ -595,7 +597,7 @@ def test_few_people_choose_a_bound_that_serves_them() -> None:
     chosen = []
     for number in range(20):
         with Rows.read(request, source, bytes([number]) * 32, quiet) as rows:
-            chosen.append(request._chosen(rows))
+            chosen.append(request._choose_max_keys(rows))
     assert {*chosen} <= {8, 12}
     assert not request.plan(12).rebound
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from datetime import date, datetime
@@ -17,62 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sfumato.engines.duckdb import DuckDBEngine
+from sfumato.engines.contributions import Affine, Listed
+from sfumato.engines.duckdb import DuckDBEngine, codes
+from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms import context
-from sfumato.release import bounding
-from sfumato.release.bounding import Contributions
-from sfumato.release.pairs import ORDER_BITS, Affine, KeyOrder, Listed, kept_pairs
+from sfumato.release.bounding import KeyOrder, count_people, kept_pairs, keys_per_person
+from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits
 from tests.helpers.false_alarms import unlikely
 
 pytestmark = pytest.mark.slow
 
-SECRET = b"a job's own secret"
-SELECT = KeyOrder.of(SECRET, "select")
 ROWS = exp.select("*").from_("t")
-
-Row = tuple[Any, Any]
-Kept = dict[Any, set[Any]]
-
-
-def bits(value: object) -> int:
-    """The 64 bits behind a value of one column."""
-    return value % 2**64 if isinstance(value, int) else text_bits(str(value))
-
-
-def text_bits(*texts: str) -> int:
-    joined = "".join(f"{len(text)}:{text}" for text in texts)
-    return int.from_bytes(hashlib.md5(joined.encode(), usedforsecurity=False).digest()[8:], "little")
-
-
-def rank(label: str, person: int, key: int, secret: bytes = SECRET) -> int:
-    seed = hmac.digest(secret, context(purpose="bounding", label=label), "sha256")
-    a, b, c = (int.from_bytes(seed[place : place + 8], "little") for place in (0, 8, 16))
-    x = ((a | 1) * person + (b | 1) * key + c) % 2**64
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        x = (x ^ x >> 33) * factor % 2**64
-    return x >> 64 - ORDER_BITS
-
-
-def reference(rows: Iterable[Row], max_keys: int, label: str = "select", bits: Any = bits) -> Kept:
-    """What every person keeps, one person at a time."""
-    of: Kept = {}
-    for person, key in rows:
-        if person is not None and key is not None:
-            of.setdefault(person, set()).add(key)
-
-    def place(person: object, key: Any) -> tuple[int, Any, Any]:
-        return rank(label, bits(person), bits(key)), key if isinstance(key, int) else bits(key), key
-
-    return {
-        person: set(sorted(keys, key=lambda key, person=person: place(person, key))[:max_keys])
-        for person, keys in of.items()
-    }
-
-
-def counted(kept: Kept) -> Counter[Any]:
-    return Counter(key for keys in kept.values() for key in keys)
-
 
 ENGINE = DuckDBEngine({}, threads=2)
 ENGINE._schemas["t"] = {}  # filled behind the engine's back: no file is written for every example
@@ -99,11 +52,11 @@ def bounded(
     """Counts by key value, and by tuple where a key has several columns."""
     columns = [f"c{at}" for at in range(1, len(types))]
     fill(rows, *types)
-    with Contributions(WORKSPACE, ROWS, unit="c0", key=columns, **options) as contributions:
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=columns, **options) as contributions:
         everything = contributions.keys(range(contributions.size))
         names = [key[0] if len(key) == 1 else key for key in everything]
-        codes = None if within is None else [code for code, name in enumerate(names) if name in within]
-        counts = contributions.counts(order, max_keys=max_keys, within=codes)
+        chosen = None if within is None else [code for code, name in enumerate(names) if name in within]
+        counts = count_people(contributions, order, max_keys=max_keys, within=chosen)
         return Counter({names[code]: int(counts[code]) for code in np.flatnonzero(counts)})
 
 
@@ -183,7 +136,7 @@ def test_a_type_that_does_not_tell_keys_apart_is_refused_by_name() -> None:
         bounded([], ("INTEGER", "INTEGER[]"), 1)
     fill([], "INTEGER")
     with pytest.raises(InvalidArgument, match="unit: no column 'nobody'"):
-        Contributions(WORKSPACE, ROWS, unit="nobody", key=["c0"])
+        DuckDBContributions(WORKSPACE, ROWS, unit="nobody", key=["c0"])
 
 
 def test_what_makes_no_sense_is_refused_by_name_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +159,7 @@ def test_what_makes_no_sense_is_refused_by_name_before_a_row_is_read(monkeypatch
     ]
     for change, message in wrong:
         with pytest.raises(InvalidArgument, match=f"^{message}"):
-            Contributions(WORKSPACE, ROWS, **(good | change))
+            DuckDBContributions(WORKSPACE, ROWS, **(good | change))
 
 
 @pytest.mark.slow
@@ -244,7 +197,7 @@ def test_one_more_person_moves_at_most_max_keys_counts_up_by_one(
 @given(st.sets(words, max_size=20))
 def test_codes_of_keys_ascend_by_bits_and_value_because_they_decide_between_equal_ranks(keys: set[str]) -> None:
     fill([("somebody", key) for key in keys], "VARCHAR", "VARCHAR")
-    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
         listed = [key for (key,) in contributions.keys(range(contributions.size))]
     assert listed == sorted(keys, key=lambda key: (bits(key), key))
 
@@ -292,7 +245,7 @@ def test_no_rows_no_counts_and_nothing_is_left_behind() -> None:
         assert bounded(rows, ("VARCHAR", "VARCHAR"), 1) == {}
     assert bounded([(None, 1), (1, None)], ("INTEGER", "INTEGER"), 1) == {}
     fill([("a", "b")], "VARCHAR", "VARCHAR")
-    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
         assert contributions.keys([0, 0]) == [("b",), ("b",)]
     assert WORKSPACE._kept == []
 
@@ -300,7 +253,7 @@ def test_no_rows_no_counts_and_nothing_is_left_behind() -> None:
 def test_people_and_keys_whose_hashes_collide_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(f"p{person}", f"k{key % 9}") for person in range(30) for key in range(person)]
     by_hash = bounded(rows, ("VARCHAR", "VARCHAR"), 3)
-    monkeypatch.setattr(bounding, "_all_different", lambda hashes: False)
+    monkeypatch.setattr(codes, "all_different", lambda hashes: False)
     assert bounded(rows, ("VARCHAR", "VARCHAR"), 3) == by_hash
 
 
@@ -310,10 +263,10 @@ def test_keys_per_person(rows: list[Row], most: int) -> None:
     fill(rows, "INTEGER", "INTEGER")
     sizes = Counter(min(most, len(keys)) for keys in reference(rows, 10**6).values())
     for max_rows in (2**26, 4):
-        with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=max_rows) as contributions:
-            assert contributions.keys_per_person(most).tolist() == [sizes[n] for n in range(most + 1)]
+        with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=max_rows) as contributions:
+            assert keys_per_person(contributions, most).tolist() == [sizes[n] for n in range(most + 1)]
             with pytest.raises(InvalidArgument, match="most"):
-                contributions.keys_per_person(0)
+                keys_per_person(contributions, 0)
 
 
 def public(keys: list[Any], kind: str) -> exp.Query:
@@ -336,11 +289,11 @@ def test_public_keys_have_codes_whatever_the_rows(kind: str, written: str, keys:
     for rows in ([], [(1, other)], [(1, keys[1]), (1, other), (2, keys[1]), (2, None), (3, other)]):
         fill(rows, "INTEGER", kind)
         domain = public([*keys, keys[0]], written)
-        with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"], domain=domain) as contributions:
+        with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"], domain=domain) as contributions:
             assert contributions.size == len(keys)
             listed = [key for (key,) in contributions.keys(range(len(keys)))]
             assert set(listed) == set(keys)
-            counts = contributions.counts(SELECT, max_keys=1).tolist()
+            counts = count_people(contributions, SELECT, max_keys=1).tolist()
             seen = Counter({key: count for key, count in zip(listed, counts, strict=True) if count})
             assert seen == counted(reference([row for row in rows if row[1] in keys], 1))
 
@@ -348,8 +301,9 @@ def test_public_keys_have_codes_whatever_the_rows(kind: str, written: str, keys:
 def test_progress_is_the_share_that_is_done() -> None:
     fill([(person, 1) for person in range(40)], "INTEGER", "INTEGER")
     heard: list[float] = []
-    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=30, progress=heard.append) as contributions:
-        assert contributions.counts(SELECT, max_keys=1).tolist() == [40]
+    options: dict[str, Any] = {"max_rows": 30, "progress": heard.append}
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"], **options) as contributions:
+        assert count_people(contributions, SELECT, max_keys=1).tolist() == [40]
     assert heard == [0.25, 0.5, 0.75, 1.0]
 
 

@@ -21,7 +21,7 @@ import pytest
 import sfumato as sf
 from sfumato.accounting import NOTHING, Charge
 from sfumato.config import load_config
-from sfumato.engines.base import Workspace
+from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.errors import (
     BudgetExhausted,
     ConfigError,
@@ -38,6 +38,7 @@ from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Va
 from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
+from sfumato.wire import AccountStanding
 
 pytestmark = pytest.mark.slow
 
@@ -292,7 +293,7 @@ class TestCharge:
     def test_takes_what_the_plan_said(self, world: World) -> None:
         for job in (world.counts(job="a"), world.aggregates(job="b", rho="0.01", aggregates=[Sum("amount", 0, 9)])):
             before, plan = world.standing(), job.plan()
-            assert plan["accounts"] == [before.to_dict()]
+            assert plan["accounts"] == [AccountStanding.from_attributes(before).to_dict()]
             job.run()
             assert world.standing().spent - before.spent == Charge.from_dict(plan["charge"])
 
@@ -657,7 +658,7 @@ class TestDoor:
             ({"key": "itm"}, InvalidArgument, "key: there is no column 'itm'; did you mean item"),
             ({"aggregates": [Sum("region", 0, 1)]}, InvalidArgument, "column: region holds text"),
             ({"aggregates": [Units()]}, InvalidArgument, "aggregates: units are what this method counts"),
-            ({"aggregates": ["sum"]}, InvalidArgument, "aggregates: must be Units, Count"),
+            ({"aggregates": ["sum"]}, InvalidArgument, "aggregates: must be one of Units, Count"),
             ({"rho": Fraction(1, 10**12)}, InvalidArgument, "cannot buy a single count"),
             ({"method": "prc"}, InvalidArgument, "method: must be one of pcr; did you mean pcr"),
         ],

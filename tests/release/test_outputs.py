@@ -22,8 +22,9 @@ import pytest
 
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.release import outputs
-from sfumato.release.outputs import fingerprint, from_payload, payload, read, target, write
-from sfumato.release.postgres import PostgresTarget
+from sfumato.release.outputs import base, fingerprint, from_payload, payload, read, target, write
+from sfumato.release.outputs import duckdb as duckdb_target
+from sfumato.release.outputs.postgres import PostgresTarget
 from sfumato.release.table import Released
 from tests.helpers import postgres
 from tests.helpers.children import start
@@ -137,7 +138,7 @@ class TestTargets:
         assert "secret" not in str(refused.value)
 
     def test_the_forms_are_named(self) -> None:
-        with pytest.raises(InvalidArgument, match=re.escape(outputs.FORMS)):
+        with pytest.raises(InvalidArgument, match=r"must be one of FILE\.parquet, FILE\.csv, FILE\.duckdb#table"):
             target("counts.xlsx")
 
     def test_a_url_may_hold_marks_and_shows_nothing(self) -> None:
@@ -149,7 +150,7 @@ class TestTargets:
     def test_a_missing_driver_is_explained(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "psycopg", None)
         place = target("postgresql://anna:secret@host/db#counts")
-        for call in (place.check, place.stored):
+        for call in (place.check, place.load):
             with pytest.raises(ModuleNotFoundError, match=re.escape("pip install 'sfumato[postgres]'")):
                 call()
 
@@ -355,7 +356,7 @@ class TestDuckDB:
             raise duckdb.OutOfMemoryException("DuckDB's words")
 
         with monkeypatch.context() as patched:
-            patched.setattr(outputs, "relation", fail)
+            patched.setattr(duckdb_target, "relation", fail)
             with pytest.raises(Failed, match="DuckDB has no space") as failed:
                 write(place, OTHER, overwrite=True)
         assert "words" not in str(failed.value)
@@ -381,7 +382,7 @@ def write_and_die(out: str, point: int, before: bool, commit: bool) -> None:
     os.fsync, os.replace = counting(os.fsync), counting(os.replace)
     if commit:
         outputs.DuckDBTarget._fill = counting(outputs.DuckDBTarget._fill)
-        outputs.relation = counting(outputs.relation)
+        base.relation = duckdb_target.relation = counting(base.relation)
     outputs.write(outputs.target(out), OTHER, overwrite=True)
 
 

@@ -17,12 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.engines.contributions import Affine
+from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import context
-from sfumato.release.bounding import Contributions
-from sfumato.release.pairs import Affine, Codes, KeyOrder, Pairs
+from sfumato.release.bounding import KeyOrder, Pairs, count_people, fold_pairs
+from sfumato.release.bounding.pairs import PairCodes
+from tests.contracts.contributions import SECRET, SELECT, bits, rank, text_bits
 from tests.helpers.false_alarms import unlikely
-from tests.release.test_bounding import ENGINE, ROWS, SECRET, SELECT, WORKSPACE, bits, fill, public, rank, text_bits
+from tests.release.test_bounding import ENGINE, ROWS, WORKSPACE, fill, public
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +106,7 @@ def folded(
 def summarized(
     key: list[str], value: str, max_keys: int, most: int, within: set[Any] | None = None, **options: Any
 ) -> Summary:
-    with Contributions(WORKSPACE, ROWS, unit="c0", key=key, values=[value], **options) as contributions:
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=key, values=[value], **options) as contributions:
         names = [key[0] if len(key) == 1 else key for key in contributions.keys(range(contributions.size))]
         codes = None if within is None else [code for code, name in enumerate(names) if name in within]
 
@@ -114,12 +117,12 @@ def summarized(
             columns = (pairs.keys.tolist(), pairs.rows.tolist(), pairs.totals(value, STEP).tolist(), values)
             return list(zip(*columns, strict=True))
 
-        parts = list(contributions.fold(work, SELECT, max_keys=max_keys, within=codes))
+        parts = list(fold_pairs(contributions, work, SELECT, max_keys=max_keys, within=codes))
         summary: Summary = {}
         for code, count, total, some in (pair for part in parts for pair in part):
             people, rows, sums, values = summary.get(names[code], (0, 0, 0, Counter()))
             summary[names[code]] = people + 1, rows + count, sums + total, values + Counter(some)
-        counts = contributions.counts(SELECT, max_keys=max_keys, within=codes)
+        counts = count_people(contributions, SELECT, max_keys=max_keys, within=codes)
         assert {names[code]: counts[code] for code in np.flatnonzero(counts)} == {k: s[0] for k, s in summary.items()}
         return summary
 
@@ -258,13 +261,13 @@ def test_a_public_key_keeps_its_place_and_others_are_dropped_first() -> None:
 
 def test_without_values_there_are_keys_and_rows_and_a_refusal() -> None:
     fill([(1, 1), (1, 1), (2, 5)], "INTEGER", "INTEGER")
-    with Contributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
-        (pairs,) = contributions.fold(lambda pairs: pairs, SELECT, max_keys=1)
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
+        (pairs,) = fold_pairs(contributions, lambda pairs: pairs, SELECT, max_keys=1)
         assert sorted(zip(pairs.keys.tolist(), pairs.rows.tolist(), strict=True)) == [(0, 2), (4, 1)]
         with pytest.raises(InvalidArgument, match="column: 'c1' was not asked for"):
             pairs.totals("c1", 1.0)
         with pytest.raises(InvalidArgument, match="max_keys"):
-            contributions.fold(lambda pairs: pairs, SELECT, max_keys=0)
+            fold_pairs(contributions, lambda pairs: pairs, SELECT, max_keys=0)
 
 
 @pytest.mark.parametrize("step", [0, -1.0, INF, NAN])
@@ -284,7 +287,7 @@ def test_steps_are_rounded_half_to_even_and_clipped() -> None:
 
 
 def one_pair(values: list[float]) -> Pairs:
-    codes = Codes(1, Affine(7), Affine(0))
+    codes = PairCodes(1, Affine(7), Affine(0))
     return Pairs(np.zeros(len(values), np.uint64), {"x": np.array(values)}, codes, order=SELECT, max_keys=1)
 
 
@@ -309,7 +312,7 @@ def test_somebody_with_a_million_rows_has_no_more_keys_or_values_than_others() -
 def sampled(people: int, values: list[float], most: int, order: KeyOrder) -> list[tuple[float, ...]]:
     """What each of `people` people with these values for one key has chosen."""
     words = np.repeat(np.arange(people, dtype=np.uint64) << np.uint64(1), len(values))
-    codes = Codes(1, Affine(10**6), Affine(-3))
+    codes = PairCodes(1, Affine(10**6), Affine(-3))
     pairs = Pairs(words, {"x": np.tile(values, people)}, codes, order=order, max_keys=1)
     places, some = pairs.values("x", most)
     return [tuple(row) for row in some[places.argsort(kind="stable")].reshape(people, most).tolist()]
@@ -333,7 +336,7 @@ def test_keys_and_values_are_chosen_independently() -> None:
     people, keys, values = 60_000, 4, [0.0, 1.0, 2.0]
     words = np.arange(people * keys, dtype=np.uint64).repeat(len(values))
     columns = {"x": np.tile(values, people * keys)}
-    pairs = Pairs(words, columns, Codes(2, Affine(0), Affine(0)), order=SELECT, max_keys=1)
+    pairs = Pairs(words, columns, PairCodes(2, Affine(0), Affine(0)), order=SELECT, max_keys=1)
     places, some = pairs.values("x", 1)
     law: dict[Hashable, float] = {(key, value): 1 / 12 for key in range(keys) for value in values}
     assert not unlikely(zip(pairs.keys[places].tolist(), some.tolist(), strict=True), law)

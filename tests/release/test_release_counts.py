@@ -17,7 +17,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian
 from sfumato.mechanisms.pcr import PrivateCountRelease
 from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
-from sfumato.release.counts import FINEST, Counts, _largest, refinements
+from sfumato.release.counts import FINEST, Counts, largest, refinements
 from tests.release.test_aggregates import (
     EMPTIES,
     EVERYTHING,
@@ -160,7 +160,7 @@ def test_no_more_keys_than_the_limit(limit: int) -> None:
 
 @given(st.lists(st.integers(0, 6), max_size=40), st.integers(1, 20))
 def test_the_largest_counts_with_ties_by_code(counts: list[int], limit: int) -> None:
-    found = _largest(np.array(counts, np.int64), limit)
+    found = largest(np.array(counts, np.int64), limit)
     expected = sorted(((code, n) for code, n in enumerate(counts) if n), key=lambda row: (-row[1], row[0]))
     assert found == expected[: limit + 1]
 
@@ -213,7 +213,7 @@ def test_one_more_person_adds_one_to_each_of_her_counts() -> None:
         ({"max_keys": 5}, "max_keys: is for aggregates"),
         ({"aggregates": [Units()]}, "aggregates: units are what this method counts"),
         ({"aggregates": [Sum("x")]}, "sum: x needs bounds"),
-        ({"aggregates": ["x"]}, "aggregates: must be Units"),
+        ({"aggregates": ["x"]}, "aggregates: must be one of Units"),
         ({"method": "pcrr"}, "method: must be one of pcr"),
         ({"rho": 1e-12}, "rho: cannot buy a single count"),
         ({"delta": None}, "delta: is needed"),

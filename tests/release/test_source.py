@@ -147,7 +147,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"aggregates": []}, "aggregates: ask for one"),
     ({"aggregates": [Units(), Units()]}, "key: units would be two columns"),
     ({"aggregates": [Mean("x", 0, 1), Mean("x", 0, 2)]}, "key: x_mean would be two columns"),
-    ({"aggregates": ["units"]}, "aggregates: must be Units"),
+    ({"aggregates": ["units"]}, "aggregates: must be one of Units"),
     ({"epsilon": 1}, "rho: give a budget.*only one"),
     ({"rho": None}, "rho: give a budget"),
     ({"delta": None}, "delta: is needed"),

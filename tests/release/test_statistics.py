@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.engines.contributions import Affine
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
 from sfumato.mechanisms.noise import DiscreteGaussian
 from sfumato.mechanisms.quantiles import QuantileTree
 from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
-from sfumato.release.bounding import KeyOrder
-from sfumato.release.pairs import Affine, Codes, Pairs
-from sfumato.release.statistics import FARTHEST, MAX_STEPS, POINTS, STEPS, Numeric, Share, SummedStatistic, Sums
+from sfumato.release.bounding import KeyOrder, Pairs
+from sfumato.release.bounding.pairs import MAX_VALUE_STEPS, PairCodes
+from sfumato.release.statistics.base import Share, SummedStatistic, Sums
+from sfumato.release.statistics.numeric import MAX_STEPS, POINTS, STEPS, Numeric
 
 INF, NAN = math.inf, math.nan
 ORDER = KeyOrder.of(b"a secret of these tests", "aggregate")
@@ -48,15 +50,15 @@ def pairs_of(values: Sequence[float], keys: Sequence[int] | None = None, people:
     size = len(values)
     words = np.array(people or [0] * size, np.uint64) << np.uint64(4)
     words |= np.array(keys or [0] * size, np.uint64)
-    codes = Codes(4, Affine(0), Affine(0))
+    codes = PairCodes(4, Affine(0), Affine(0))
     return Pairs(words, {"x": np.array(values, np.float64)}, codes, order=ORDER, max_keys=16)
 
 
 def made(kind: type[Statistic], **options: Any) -> Any:
     """The statistic; where its bounds are too far from zero for its step, as a sum of coarser steps."""
     wide, far = options["high"] - options["low"], max(abs(options["low"]), abs(options["high"]))
-    if kind is Sum and far / (options["step"] or wide / STEPS) > FARTHEST - 1:
-        return Sum("x", **{**options, "step": wide}) if far / wide < FARTHEST - 1 else None
+    if kind is Sum and far / (options["step"] or wide / STEPS) > MAX_VALUE_STEPS - 1:
+        return Sum("x", **{**options, "step": wide}) if far / wide < MAX_VALUE_STEPS - 1 else None
     return kind("x", **options)  # type: ignore[call-arg]
 
 
@@ -135,7 +137,7 @@ def estimated(statistic: Any, values: Sequence[float], keys: Sequence[int] | Non
     """Its columns without noise, every row being a person of its own."""
     pairs = pairs_of(values, keys, list(range(len(values))))
     exact = statistic.parts(pairs, pairs.keys, max(keys or [0]) + 1)
-    return statistic.estimated(exact.arrays, [0.0] * len(exact.arrays))
+    return statistic.estimate(exact.arrays, [0.0] * len(exact.arrays))
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
@@ -158,9 +160,9 @@ def test_whole_numbers_in_whole_steps_are_exact(high: int) -> None:
 
 def test_nobody_at_all_gives_numbers_within_bounds() -> None:
     nothing = [np.zeros(1, np.int64)] * 3
-    assert Mean("x", 2, 4).estimated(nothing[:2], [1.0, 1.0])["x_mean"].tolist() == [3.0]
+    assert Mean("x", 2, 4).estimate(nothing[:2], [1.0, 1.0])["x_mean"].tolist() == [3.0]
     minus = [np.array([-5]), np.array([10**7]), np.array([-(10**7)])]
-    found = Variance("x", 2, 4).estimated(minus, [1.0, 1e6, 1e6])
+    found = Variance("x", 2, 4).estimate(minus, [1.0, 1e6, 1e6])
     assert 0 <= found["x_variance_low"][0] <= found["x_variance"][0] <= found["x_variance_high"][0] <= 1
 
 
@@ -176,7 +178,7 @@ def test_every_row_of_the_table_gets_every_column(size: int, rng: Rng) -> None:
         Quantile("x", 0, 1),
         Quantile("x", 0, 1, quantiles=(0.1, 0.5)),
     ):
-        found = statistic.released(statistic.nothing(size), size, share, rng)
+        found = statistic.release(statistic.nothing(size), size, share, rng)
         parts = [name + ending for name in statistic.names for ending in ("", "_low", "_high", "_deviation")]
         assert [*found] == parts
         assert {len(column) for column in found.values()} == {size}
@@ -255,7 +257,7 @@ def test_intervals_of_a_mean_hold_for_few_people_and_means_at_a_bound(people: in
     reach = mean.scale.reach
     share = Share(Fraction(2, 25), 4)
     exact = Sums((np.full(keys, people), np.full(keys, round((2 * where - 1) * reach) * people)))
-    columns = mean.released(exact, keys, share, Rng.keyed(b"k" * 32, context(test="mean", people=people)))
+    columns = mean.release(exact, keys, share, Rng.keyed(b"k" * 32, context(test="mean", people=people)))
     low, high = (np.asarray(columns[f"x_mean_{end}"]) for end in ("low", "high"))
     assert np.mean((low <= where + 1e-6) & (where - 1e-6 <= high)) > 0.93
     assert np.all((low <= columns["x_mean"]) & (columns["x_mean"] <= high))

@@ -20,8 +20,8 @@ from sqlglot import exp
 
 from sfumato.catalog import Catalog
 from sfumato.cli.config_text import Draft, config_text
-from sfumato.config import noise_key, read_config
-from sfumato.engines.duckdb import EXTENSIONS, DuckDBEngine
+from sfumato.config import EngineSettings, noise_key, read_config
+from sfumato.engines import engine_class, open_engine
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.query.policy import CONNECTIVES, RESERVED, Policy
 from sfumato.query.sql import read_sql
@@ -113,16 +113,17 @@ def _read_schema(source: InitSource, table: str) -> Mapping[str, str]:
     where, path = ("--source", source.source) if source.database is None else ("--database", source.database)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
         raise InvalidArgument(where, "only local files can be read; copy it here first")
+    settings = EngineSettings(options={} if source.database is None else {"database": Path(source.database)})
     if source.database is None:
+        endings = engine_class(settings.type).endings
         if path.lower().endswith(DATABASES):
             raise InvalidArgument("--source", "is a database; write --database FILE --source TABLE")
-        if not path.lower().endswith(EXTENSIONS):
-            raise InvalidArgument("--source", f"must end in {', '.join(EXTENSIONS)}, or name a table of --database")
+        if not path.lower().endswith(tuple(endings)):
+            raise InvalidArgument("--source", f"must end in {', '.join(endings)}, or name a table of --database")
     pattern = source.database is None and bool(glob.glob(path, recursive=True))  # noqa: PTH207  (it may be absolute)
     if not Path(path).is_file() and not pattern:
         raise InvalidArgument(where, f"there is no file {path!r} here")
-    database = None if source.database is None else Path(source.database)
-    with DuckDBEngine({table: source.source}, database=database) as engine:
+    with open_engine(settings, {table: source.source}) as engine:
         return engine.schema(table)
 
 

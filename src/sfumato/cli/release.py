@@ -24,6 +24,7 @@ from sfumato.cli.release_options import (
     with_statistics,
 )
 from sfumato.errors import InvalidArgument
+from sfumato.release.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -97,7 +98,7 @@ def counts(as_json: bool, **options: Any) -> None:
 
 @release.command("aggregate")
 @with_source
-@click.option("--units", is_flag=True, help="Distinct people.  [default if no other statistic is asked for]")
+@click.option("--units", is_flag=True, help=f"{STATISTICS['units'].help}  [default if no other statistic is asked for]")
 @with_statistics
 @click.option(
     "--max-keys",

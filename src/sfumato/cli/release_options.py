@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from sfumato.cli.options import ExactNumber, read_number, with_options
 from sfumato.errors import InvalidArgument
+from sfumato.release.statistics import STATISTICS, StatisticKind
 from sfumato.types import TYPES
 
 if TYPE_CHECKING:
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 
 _NAMES = (
     *("unit", "key", "filter", "database", "memory", "rho", "epsilon", "delta", "relative_error", "limit", "refine"),
-    *("count", "sum", "mean", "variance", "quantile", "aggregates_share", "max_keys", "selection_max_keys"),
-    *("selection_share", "keys", "out", "config", "budget", "job", "statistic", "top"),
+    *STATISTICS,
+    *("aggregates_share", "max_keys", "selection_max_keys", "selection_share", "keys", "out", "config", "budget"),
+    *("job", "statistic", "top"),
 )
 JOB_OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _NAMES},
@@ -47,20 +50,20 @@ with_price = with_options(
         "--delta", type=ExactNumber(), metavar="D", help="Well below one over the number of people, such as 1e-6."
     ),
 )
+
+
+def _statistic_option(name: str, kind: StatisticKind) -> Callable[..., Any]:
+    """Its option: a flag, a number that may be left out, or a column with its arguments, which may be repeated."""
+    names = (f"--{name}", f"statistic_{name}")
+    if not kind.takes:
+        return click.option(*names, is_flag=True, help=kind.help)
+    if "column" not in kind.takes:
+        return click.option(*names, is_flag=False, flag_value="1", metavar=kind.form, help=kind.help)
+    return click.option(*names, multiple=True, metavar=kind.form, help=kind.help)
+
+
 with_statistics = with_options(
-    click.option(
-        "--count", is_flag=False, flag_value="1", metavar="[CAP]", help="Rows, at most CAP (1) per person and key."
-    ),
-    click.option(
-        "--sum", "sums", multiple=True, metavar="COL:LO:HI[:STEP]", help="Sum of each person's total per key, clamped."
-    ),
-    click.option("--mean", "means", multiple=True, metavar="COL:LO:HI[:STEP]", help="Mean of values, clamped."),
-    click.option(
-        "--variance", "variances", multiple=True, metavar="COL:LO:HI[:STEP]", help="Variance of values, clamped."
-    ),
-    click.option(
-        "--quantile", "quantiles", multiple=True, metavar="COL:LO:HI:Q[,Q]", help="Quantiles, such as 0.5,0.9."
-    ),
+    *(_statistic_option(name, kind) for name, kind in STATISTICS.items() if name != "units"),
     click.option(
         "--values",
         type=click.IntRange(1, 1000),
@@ -85,27 +88,28 @@ with_job = with_options(
 
 def read_statistics(options: dict[str, Any]) -> list[Statistic]:
     """The statistics that were asked for, in the order of the help text."""
-    from sfumato.release import Count, Mean, Quantile, Sum, Variance
-
     asked: list[Statistic] = []
-    if options["count"] is not None:
-        asked.append(Count(_read_whole("--count", options["count"])))
-    values = options["values"]
-    for text in options["sums"]:
-        column, low, high, step = _read_bounds("--sum", text)
-        asked.append(Sum(column, low, high, step=step))
-    for option, kind, texts in (("--mean", Mean, options["means"]), ("--variance", Variance, options["variances"])):
-        for text in texts:
-            column, low, high, step = _read_bounds(option, text)
-            asked.append(kind(column, low, high, step=step, values=values))
-    for text in options["quantiles"]:
+    for name, kind in STATISTICS.items():
+        given = options.get(f"statistic_{name}")
+        texts = given if isinstance(given, tuple) else () if given in (None, False) else (given,)
+        asked += [kind.load()(**_read_arguments(f"--{name}", kind, text, options["values"])) for text in texts]
+    return asked
+
+
+def _read_arguments(option: str, kind: StatisticKind, text: str, values: int) -> dict[str, Any]:
+    """The arguments of a statistic, from the text of its option."""
+    if "cap" in kind.takes:
+        return {"cap": _read_whole(option, text)}
+    if "column" not in kind.takes:
+        return {}
+    given: dict[str, Any] = {"values": values} if "values" in kind.takes else {}
+    if "quantiles" in kind.takes:
         rest, _, quantiles = text.rpartition(":")
         if not rest:
-            raise InvalidArgument("--quantile", f"write {text}:0:100:0.5 or, with --auto-bounds, {text}:0.5")
-        column, low, high, _ = _read_bounds("--quantile", rest, step=False)
-        shares = [_read_exact("--quantile", share) for share in quantiles.split(",")]
-        asked.append(Quantile(column, low, high, shares, values=values))
-    return asked
+            raise InvalidArgument(option, f"write {text}:0:100:0.5 or, with --auto-bounds, {text}:0.5")
+        given["quantiles"], text = [_read_exact(option, share) for share in quantiles.split(",")], rest
+    column, low, high, step = _read_bounds(option, text, step="step" in kind.takes)
+    return given | {"column": column, "low": low, "high": high} | ({"step": step} if "step" in kind.takes else {})
 
 
 def _read_bounds(

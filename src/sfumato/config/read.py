@@ -1,4 +1,4 @@
-"""From TOML to the records of `settings`. Reports are read in `reports`."""
+"""From TOML to the records of `settings`. Reports are read in `reports`, engines in `engines`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from sfumato.accounting import Charge
 from sfumato.config.checks import check_references
+from sfumato.config.engines import read_engine
 from sfumato.config.reports import read_report_settings
 from sfumato.config.sections import PREFIX, Section, defaults, name_variable, override
 from sfumato.config.settings import (
@@ -21,8 +22,6 @@ from sfumato.config.settings import (
     Budget,
     ColumnSettings,
     Config,
-    EngineSettings,
-    EngineType,
     LedgerSettings,
     Mode,
     Oidc,
@@ -40,7 +39,6 @@ from sfumato.types import Type
 
 NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # a client's key is no setting of a service
 MAX_K, MAX_LIMIT = 100_000, 2**24
-_SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
@@ -98,20 +96,6 @@ def read_ledger(section: Section, folder: Path) -> LedgerSettings:
     url = section.text("url", usual.url)
     ledger_scheme(url)  # raises ConfigError
     return LedgerSettings(url, folder / fence if fence else usual.fence)
-
-
-def read_engine(section: Section, folder: Path) -> EngineSettings:
-    usual, database = EngineSettings(), section.text("database", "")
-    memory_limit = section.text("memory_limit", usual.memory_limit)
-    if not _SIZE.fullmatch(memory_limit):
-        problem = "must be a number and a unit, such as '2GB': KB, MB, GB, TB, KiB to TiB"
-        raise ConfigError(section.at("memory_limit"), problem)
-    return EngineSettings(
-        type=section.choice("type", EngineType),
-        database=folder / database if database else usual.database,
-        memory_limit=memory_limit,
-        timeout_s=section.whole("timeout_s", usual.timeout_s, at_least=1),
-    )
 
 
 def read_table(name: str, section: Section) -> TableSettings:

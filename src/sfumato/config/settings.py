@@ -16,7 +16,6 @@ from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.policy import Option
 from sfumato.types import TYPES, Type
 
-EngineType: TypeAlias = Literal["duckdb"]
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
 Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
@@ -44,12 +43,24 @@ class LedgerSettings:
     fence: Path | None = None
 
 
+TIMEOUT_S = 60
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    type: EngineType = "duckdb"
-    database: Path | None = None
-    memory_limit: str = "2GB"
-    timeout_s: int = 60
+    """An engine. `type` is its row in `sfumato.config.engines.ENGINES`; `options` has the other settings by name.
+
+    The defaults of options are those of the engine's class. The default type is the engine that reads files.
+    """
+
+    type: str = "duckdb"
+    url: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def timeout_s(self) -> int:
+        """How long a question may take, in seconds."""
+        return int(self.options.get("timeout_s", TIMEOUT_S))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,27 @@
-"""The port of every engine: a SELECT tree in, exact rows out; one sentence for every failure.
+"""The port of every engine: a SELECT tree in, exact rows out, one text for every failure.
 
-There are two doors: `Engine.run` for a question, which has a deadline, and `Workspace` for a job that takes its time.
+Answers and reports need `run`, `schema`, `tables`, `check` and `close`. Releases read whole columns through a second
+port, `Contributions` (`sfumato.engines.contributions`), which an engine may or may not have.
 
-What an asker learns from an engine must not depend on the rows. So everything that goes wrong once rows may have
-been read is told in the same words, `COULD_NOT_ANSWER`, without the engine's own text, which can quote a cell. Only
-what is true of the set-up alone (a file that is not there, a table the database does not have) is told by name, when
-the engine is opened.
+A failure must not tell an analyst what is in the rows. So every failure after rows may have been read has the same
+text, `COULD_NOT_ANSWER`, without the engine's own text, which can quote a cell. Only failures of the set-up (a missing
+file, a table that the database does not have) are described, when the engine is opened.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from numpy.typing import NDArray
 from sqlglot import ErrorLevel, exp
+
+from sfumato.config import EngineSettings
+from sfumato.engines.contributions import ContributionQuery, Contributions
+from sfumato.errors import NotSupported
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "timestamp", "other"]
 
@@ -28,40 +30,67 @@ COULD_NOT_ANSWER = (
 )
 COULD_NOT_READ = "the engine could not answer; nothing of this report was shown, and asking for it again is free"
 CLOSED = "the engine is closed"
+NO_RELEASES = "a release cannot read from this engine; write the rows to a Parquet file, and release from that"
 
-# What sqlglot writes out as it stands: numbers, and the names of functions and units.
+# sqlglot writes these out as they are: numbers, and the names of functions and units.
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Unnest)
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """How an engine differs from the others, for the plan and the answer path to look up."""
-
-    dialect: str
-    bounds_rows_per_user: bool = True  # can it cap a person's rows inside the query?
-    default_limit: int | None = None  # rows it returns when no LIMIT is written
-    partial_flag: str | None = None  # response field that says some groups were dropped
-
-
 class Engine(ABC):
-    """A place where tables live. Open it, ask it from any number of threads, close it.
+    """A place where tables live. Any number of threads may use it.
 
-    Guarantees: `run` reads the tables of `tables()` and nothing else; counts and integer sums are exact `int`s or the
-    query fails; text is grouped, compared and ordered by code point, as Python does it. Failures are `EngineFailed`,
+    Guarantees: `run` reads the tables of `tables()` and nothing else. Counts and integer sums are exact `int`s, or the
+    query fails. Text is grouped, compared and ordered by code point, as Python does it. Failures are `EngineFailed`,
     in words that do not depend on the rows, with no other exception chained to them.
     """
 
-    abilities: Abilities
+    dialect: ClassVar[str]
+    """The engine's SQL, by its name in sqlglot."""
+
+    endings: ClassVar[Sequence[str]] = ()
+    """The endings of the files that it reads; () where it reads no files."""
+
+    untyped: ClassVar[Sequence[str]] = ()
+    """Those of files that do not say the types of their columns."""
+
+    @classmethod
+    @abstractmethod
+    def open(
+        cls,
+        settings: EngineSettings,
+        sources: Mapping[str, str],
+        *,
+        folder: Path | None,
+        types: Mapping[str, Mapping[str, str]],
+    ) -> Self:
+        """An engine with the tables of `sources`, which maps names to what the owner wrote as the source.
+
+        Relative files start at `folder`, or at the working directory. `types` has the column types that the owner
+        wrote, by table; an engine needs them for sources that do not say their types. A source that cannot be opened
+        is `EngineFailed` with its `table`.
+        """
+
+    @classmethod
+    def locate(cls, source: str, folder: Path) -> str:
+        """`source` as the engine reads it: a relative file starts at `folder`. Names of tables stay as they are."""
+        return source
+
+    @classmethod
+    def origin(cls, settings: EngineSettings, source: str, folder: Path) -> str:
+        """A name for the place of the rows. It is part of the digest of every answer, so it must never change.
+
+        A folder that was moved as a whole is the same place. No secret belongs into it.
+        """
+        return f"{settings.type} {settings.url or ''} {source}"
 
     def run(self, query: exp.Query) -> list[tuple[Any, ...]]:
         """The rows of a SELECT tree, in its order: text as str, dates as date, timestamps as naive UTC datetime.
 
         A tree that is not a plain query over this engine's tables is the caller's mistake: TypeError or ValueError.
         """
-        _check(query, self.tables())
-        return self._run(_written(query, self.abilities.dialect))
+        return self._run(query_text(query, self.tables(), self.dialect))
 
     @abstractmethod
     def _run(self, text: str) -> list[tuple[Any, ...]]:
@@ -73,12 +102,12 @@ class Engine(ABC):
             self.run(exp.select(exp.Literal.number(1)).from_(exp.table_(table, quoted=True)).limit(0))
 
     @abstractmethod
-    def workspace(self) -> Workspace:
-        """A place for one long job over the same tables. It ends when it is closed, or the engine is."""
-
-    @abstractmethod
     def schema(self, table: str) -> dict[str, ColumnType]:
-        """The columns of a table and their types, from metadata: no row is read for it."""
+        """The columns of a table and their types, from metadata: no row is read."""
+
+    def lists(self, table: str) -> dict[str, ColumnType]:
+        """The columns of a table that hold lists, and the types of their elements. No row is read."""
+        return {}
 
     @abstractmethod
     def tables(self) -> tuple[str, ...]:
@@ -86,7 +115,15 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop what is running and let go of everything. A closed engine refuses; closing twice is fine."""
+        """Stop running queries and free everything. A closed engine refuses; closing twice is fine."""
+
+    def check_contributions(self, query: ContributionQuery) -> None:
+        """Refuse a query that `contributions` would refuse. Reads no row but those of public keys."""
+        raise NotSupported(NO_RELEASES)
+
+    def contributions(self, query: ContributionQuery, progress: Callable[[float], None] | None = None) -> Contributions:
+        """The rows of a release. They have no deadline. `progress` gets the share of each pass that is done."""
+        raise NotSupported(NO_RELEASES)
 
     def __enter__(self) -> Self:
         return self
@@ -95,104 +132,23 @@ class Engine(ABC):
         self.close()
 
 
-class Workspace(ABC):
-    """One long job's own door to an engine's rows: no deadline, whole columns, and tables in between.
-
-    Guarantees what `Engine.run` does: the same checks of every query, and for everything that goes wrong the same
-    words. Use it from one thread, and as a context manager.
-    """
-
-    def __init__(self, dialect: str, tables: Collection[str]) -> None:
-        self._dialect, self._tables = dialect, tuple(tables)
-        self._kept: list[str] = []
-        self._numbers = itertools.count()
-
-    def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT tree, as `Engine.run` gives them."""
-        return self._rows(self._text(query))
-
-    def arrays(self, query: exp.Query) -> dict[str, NDArray[Any]]:
-        """The columns of a SELECT tree by name. One with a NULL is a masked array."""
-        return self._arrays(self._text(query))
-
-    def kinds(self, query: exp.Query) -> dict[str, str]:
-        """The columns of a SELECT tree and the engine's own names of their types. Nothing is run."""
-        return self._kinds(self._text(query))
-
-    def keep(self, query: exp.Query) -> str:
-        """Write the rows of a SELECT tree to a table that this workspace alone can read; its name."""
-        text = self._text(query)
-        taken = {table.casefold() for table in self._tables}
-        name = next(name for number in self._numbers if (name := f"sfumato_kept_{number}") not in taken)
-        self._keep(name, text)
-        self._kept.append(name)
-        return name
-
-    def drop(self, name: str) -> None:
-        """Let go of a table of `keep` before the end. One that is gone already is fine."""
-        if name in self._kept:
-            self._kept.remove(name)
-            self._drop(name)
-
-    def _text(self, query: exp.Query) -> str:
-        _check(query, (*self._tables, *self._kept))
-        return _written(query, self._dialect)
-
-    @abstractmethod
-    def _rows(self, text: str) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT, in the engine's own dialect."""
-
-    @abstractmethod
-    def _arrays(self, text: str) -> dict[str, NDArray[Any]]:
-        """Its columns."""
-
-    @abstractmethod
-    def _kinds(self, text: str) -> dict[str, str]:
-        """Its columns' types, from metadata."""
-
-    @abstractmethod
-    def _keep(self, name: str, text: str) -> None:
-        """Make a temporary table of it."""
-
-    @abstractmethod
-    def _drop(self, name: str) -> None:
-        """Drop a table of `_keep`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Drop what was kept. A closed workspace refuses; closing twice is fine."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-
-def _written(query: exp.Query, dialect: str) -> str:
-    """Every identifier is quoted: a name is the name as written, be it a keyword or an attack."""
-    return query.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
-
-
-def _check(query: exp.Query, tables: Collection[str]) -> None:
-    """Let only a query tree through that names known tables, and holds no text that would be written out as SQL."""
+def query_text(query: exp.Query, tables: Collection[str], dialect: str) -> str:
+    """The text of a query tree over `tables`. Refuses other tables, and text that would be written out as SQL."""
     if not isinstance(query, exp.Query):
         raise TypeError(f"an engine runs a sqlglot query tree, not {type(query).__name__}")
     nodes = list(query.walk())  # once: a list of a thousand values is a thousand nodes
     known = {*tables, *(node.alias for node in nodes if isinstance(node, exp.CTE))}
     for node in nodes:
-        if isinstance(node, exp.Literal | exp.Var | exp.Anonymous):
-            _check_raw(node)
+        if isinstance(node, exp.Literal):
+            if not node.is_string and not _NUMBER.fullmatch(node.name):
+                raise ValueError("a number in the query is not written as a number")
+        elif isinstance(node, exp.Var | exp.Anonymous):
+            if not _NAME.fullmatch(node.name):
+                raise ValueError("a function or a unit in the query is not a plain name")
         elif isinstance(node, exp.Table):
             if not isinstance(node.this, exp.Identifier) or node.db or node.catalog or node.name not in known:
                 raise ValueError(f"a query reads from {', '.join(sorted(tables))}; not from {node.sql()}")
         elif isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _SOURCES):
             raise ValueError(f"a query reads from tables, not from {type(node.this).__name__}")
-
-
-def _check_raw(node: exp.Expr) -> None:
-    if isinstance(node, exp.Literal):
-        if not node.is_string and not _NUMBER.fullmatch(node.name):
-            raise ValueError("a number in the query is not written as a number")
-    elif not _NAME.fullmatch(node.name):
-        raise ValueError("a function or a unit in the query is not a plain name")
+    # Every identifier is quoted: a name is the name as written, be it a keyword or an attack.
+    return query.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)

@@ -11,25 +11,20 @@ table = sf.release_aggregates(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
-from os import PathLike
-from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypedDict, Unpack, get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from sfumato.accounting.numbers import Number, positive, whole
-from sfumato.config import Config, load_config
-from sfumato.errors import InvalidArgument, nearest
-from sfumato.release import outputs
-from sfumato.release.aggregates import Aggregates, Pipeline, Selection
-from sfumato.release.bounding import MAX_KEYS
-from sfumato.release.counts import Counts
-from sfumato.release.guarantee import ReleaseGuarantee, as_written
-from sfumato.release.job import Job, Payer
-from sfumato.release.request import Progress, needed_values, quiet, share, unbounded
-from sfumato.release.source import Reading
-from sfumato.release.statistics import Count, Mean, Quantile, Statistic, Sum, Units, Variance
-from sfumato.release.table import Released
+if TYPE_CHECKING:
+    from sfumato.release.calls import aggregates_job, counts_job, release_aggregates, release_counts
+    from sfumato.release.job import Job
+    from sfumato.release.statistics.base import Statistic
+    from sfumato.release.statistics.count import Count
+    from sfumato.release.statistics.mean import Mean
+    from sfumato.release.statistics.quantile import Quantile
+    from sfumato.release.statistics.sum import Sum
+    from sfumato.release.statistics.units import Units
+    from sfumato.release.statistics.variance import Variance
+    from sfumato.release.table import Released
 
 __all__ = [
     "Count",
@@ -47,215 +42,22 @@ __all__ = [
     "release_counts",
 ]
 
-Method = Literal["pcr"]
-P = ParamSpec("P")
-
-STATISTICS_SHARE = Fraction(1, 2)
-"""What statistics on the keys that PCR finds take of the budget, unless it is given."""
-
-
-class JobOptions(TypedDict, total=False):
-    """What every release can be told beyond what it is.
-
-    `database`: then the source is a table of it. `types` of the columns of a CSV file. `memory` for DuckDB, such as
-    "2GB". `out` and `overwrite`: where the table goes. `config`, `budget` and `job`: a ledger, who pays, and a name
-    under which the release is the same table whenever it is run again. `progress` is told stages, and shares of them.
-    """
-
-    database: str | PathLike[str] | None
-    types: Mapping[str, str] | None
-    memory: str
-    out: str | PathLike[str] | None
-    overwrite: bool
-    config: str | PathLike[str] | Config | None
-    budget: str | None
-    job: str | None
-    progress: Progress
+# Imported when they are first used: the table of statistics is all that a command needs to print its help.
+_HOMES = {
+    "calls": ("aggregates_job", "counts_job", "release_aggregates", "release_counts"),
+    "job": ("Job",),
+    "statistics.base": ("Statistic",),
+    "table": ("Released",),
+}
 
 
-def counts_job(
-    source: str | PathLike[str],
-    *,
-    unit: str,
-    key: str | Sequence[str],
-    method: Method = "pcr",
-    rho: Number | None = None,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    limit: int = 10_000,
-    relative_error: Number = Fraction(1, 10),
-    refine: Number | None = None,
-    aggregates: Sequence[Statistic] = (),
-    aggregates_share: Number | None = None,
-    max_keys: int | None = None,
-    auto_bounds: bool = False,
-    filter: str | None = None,  # noqa: A002
-    **around: Unpack[JobOptions],
-) -> Job:
-    """A release of counts that has not been run.
+def __getattr__(name: str) -> Any:
+    from sfumato.release.statistics import STATISTICS
 
-    `refine` and `aggregates_share` are shares of the budget that are set aside: for the counts that are least accurate
-    for their size, and for `aggregates` of the keys that are found, in which a person counts for `max_keys` keys.
-    """
-    _one_of("method", method, Method)
-    statistics = _statistics(aggregates, auto_bounds=auto_bounds)
-    if not statistics and (aggregates_share is not None or max_keys is not None):
-        given = "aggregates_share" if aggregates_share is not None else "max_keys"
-        raise InvalidArgument(given, "is for aggregates of the keys that are found, and there are none")
-    if any(isinstance(statistic, Units) for statistic in statistics):
-        raise InvalidArgument("aggregates", "units are what this method counts; leave them out")
-    for_statistics = STATISTICS_SHARE if aggregates_share is None else share("aggregates_share", aggregates_share)
-    request = Counts(
-        reading=_reading(unit, key, statistics, filter),
-        guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=True),
-        statistics=statistics,
-        limit=limit,
-        relative_error=positive("relative_error", as_written(relative_error), at_most=1),
-        refine=None if refine is None else share("refine", refine),
-        statistics_share=for_statistics if statistics else Fraction(0),
-        max_keys=_keys("max_keys", max_keys),
-        source=_origin(source, around),
-    )
-    if request.statistics_share + (request.refine or 0) >= 1:
-        raise InvalidArgument("refine", "and the share of the aggregates leave nothing for the counts themselves")
-    return _job(request, source, **around)
-
-
-def aggregates_job(
-    source: str | PathLike[str],
-    *,
-    unit: str,
-    key: str | Sequence[str],
-    aggregates: Sequence[Statistic] = (Units(),),
-    max_keys: int | Literal["auto"],
-    rho: Number | None = None,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    selection: Selection = "auto",
-    selection_max_keys: int | None = None,
-    selection_share: Number | None = None,
-    pipeline: Pipeline = "plume",
-    rebound: bool | None = None,
-    keys: str | PathLike[str] | None = None,
-    auto_bounds: bool = False,
-    filter: str | None = None,  # noqa: A002
-    **around: Unpack[JobOptions],
-) -> Job:
-    """A release of aggregates that has not been run.
-
-    A person counts for at most `max_keys` keys. Keys are selected by noisy counts, in which a person counts for
-    `selection_max_keys`; or they are public, and `keys` is a file of them. `rebound` says whether people are counted
-    again on the selected keys (see `sfumato.release.aggregates` for what happens where it is not given).
-    """
-    _one_of("selection", selection, Selection)
-    _one_of("pipeline", pipeline, Pipeline)
-    if keys is not None and not (selection == "auto" and selection_max_keys is None and selection_share is None):
-        raise InvalidArgument("keys", "are public, so that nothing is selected; leave selection's options out")
-    if pipeline == "fast" and selection_max_keys not in (None, max_keys):
-        raise InvalidArgument("selection_max_keys", "must be max_keys with the fast pipeline, which bounds once")
-    statistics = _statistics(aggregates, auto_bounds=auto_bounds)
-    if not statistics:
-        raise InvalidArgument("aggregates", "ask for one at least: units, count, sum, mean, variance or quantile")
-    request = Aggregates(
-        reading=_reading(unit, key, statistics, filter),
-        guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=keys is None),
-        statistics=statistics,
-        max_keys=None if max_keys == "auto" else whole("max_keys", max_keys, at_least=1, at_most=MAX_KEYS),
-        selection_max_keys=_keys("selection_max_keys", selection_max_keys),
-        selection=selection,
-        selection_share=None if selection_share is None else share("selection_share", selection_share),
-        pipeline=pipeline,
-        rebound=rebound,
-        public=keys is not None,
-        source=_origin(source, around, keys),
-    )
-    return _job(request, source, keys=keys, **around)
-
-
-def _run(make: Callable[P, Job], summary: str) -> Callable[P, Released]:
-    def released(*args: P.args, **kwargs: P.kwargs) -> Released:
-        return make(*args, **kwargs).run()
-
-    released.__doc__ = f"{summary}\n\nTakes what `{make.__name__}` takes."
-    return released
-
-
-release_counts = _run(counts_job, "Distinct people of as many keys as a budget buys: Private Count Release.")
-release_aggregates = _run(aggregates_job, "Statistics of every key that enough people have, or of public keys: Plume.")
-
-
-def _job(
-    request: Counts | Aggregates,
-    source: str | PathLike[str],
-    *,
-    keys: str | PathLike[str] | None = None,
-    database: str | PathLike[str] | None = None,
-    types: Mapping[str, str] | None = None,
-    memory: str = "2GB",
-    out: str | PathLike[str] | None = None,
-    overwrite: bool = False,
-    config: str | PathLike[str] | Config | None = None,
-    budget: str | None = None,
-    job: str | None = None,
-    progress: Progress = quiet,
-) -> Job:
-    if (config is None) != (budget is None):
-        raise InvalidArgument(
-            "budget" if budget is None else "config", "config and budget go together, to use a ledger"
-        )
-    payer = None
-    if config is not None and budget is not None:
-        payer = Payer(config if isinstance(config, Config) else load_config(config), budget)
-    return Job(
-        request=request,
-        source=_path(source),
-        keys=None if keys is None else _path(keys),
-        database=None if database is None else Path(database),
-        types=types or {},
-        memory=memory,
-        out=None if out is None else outputs.target(_path(out)),
-        overwrite=overwrite,
-        payer=payer,
-        name=job,
-        progress=progress,
-    )
-
-
-def _keys(argument: str, most: int | None) -> int | None:
-    return None if most is None else whole(argument, most, at_least=1, at_most=MAX_KEYS)
-
-
-def _statistics(aggregates: Sequence[Statistic], *, auto_bounds: bool) -> tuple[Statistic, ...]:
-    statistics = tuple(aggregates)
-    for statistic in statistics:
-        if not isinstance(statistic, Statistic):
-            raise InvalidArgument("aggregates", "must be Units, Count, Sum, Mean, Variance or Quantile")
-    if not auto_bounds:
-        for lacking in unbounded(statistics):
-            lacking.scale  # noqa: B018
-    return statistics
-
-
-def _reading(unit: str, key: str | Sequence[str], statistics: Sequence[Statistic], where: str | None) -> Reading:
-    names = (key,) if isinstance(key, str) else tuple(key)
-    if not isinstance(unit, str) or not unit:
-        raise InvalidArgument("unit", "is the column that says whose row it is")
-    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise InvalidArgument("key", "is a column, or several different ones")
-    return Reading(unit, names, needed_values(statistics), where)
-
-
-def _origin(source: str | PathLike[str], around: JobOptions, keys: str | PathLike[str] | None = None) -> str:
-    places = [source, around.get("database"), keys, sorted((around.get("types") or {}).items())]
-    return repr([place if isinstance(place, list) else str(place or "") for place in places])
-
-
-def _path(path: str | PathLike[str]) -> str:
-    return path if isinstance(path, str) else str(Path(path))
-
-
-def _one_of(argument: str, value: Any, options: Any) -> None:
-    if value not in get_args(options):
-        raise InvalidArgument(
-            argument, f"must be one of {', '.join(get_args(options))}{nearest(str(value), get_args(options))}"
-        )
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"sfumato.release.{home}"), name)
+    for kind in STATISTICS.values():
+        if kind.class_name == name:
+            return kind.load()
+    raise AttributeError(f"module 'sfumato.release' has no attribute {name!r}")

@@ -1,15 +1,15 @@
 """Statistics of every key that enough people have (Plume): bound, select, bound again, aggregate.
 
-    1  everybody keeps at most L_S keys, by a keyed order of her own; distinct people of every key are counted
+    1  each person keeps at most L_S keys, by a keyed order; distinct people of every key are counted
     2  S: the keys whose noisy count reaches a threshold, or a public list
-    3  the original rows of S; everybody keeps at most L_M keys of S, and of each key what its statistics allow
+    3  the original rows of S; each person keeps at most L_M keys of S, and of each key what its statistics allow
     4  for every key of S, data or not: the statistics, with noise
 
 Guarantee: delta-approximate zCDP of the sum of what the steps spend, `ReleaseGuarantee` of the request, for one person
-more or less. S is released, so that steps 3 and 4 may depend on it. Proof: proofs/release.md.
+more or less. S is released, so steps 3 and 4 may depend on it. Proof: proofs/release.md.
 
-Pipelines: `plume` is the above, by codes that were made once; `naive` joins the source with S and codes it anew (the
-same table, later); `fast` leaves step 3 out, and people waste places on keys that nobody sees.
+Pipelines: `plume` is the above, by codes that were made once; `naive` joins the source with S and codes it again (the
+same table, later); `fast` leaves step 3 out, and people waste places on keys that are not released.
 
 Where the statistic is distinct people, the noisy counts of step 2 are the answer: one release has the whole budget.
 Counting again, on S, costs half of the budget, and pays where bounding takes more than that: below L = `REBOUND_BELOW`
@@ -40,10 +40,13 @@ from sfumato.mechanisms.key_selection import (
     ThresholdRule,
 )
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
+from sfumato.release.bounding import count_people, keys_per_person
 from sfumato.release.guarantee import Spending, root
-from sfumato.release.measurement import Bounded, bounds_told, found_of, tabled
-from sfumato.release.request import Progress, ReleaseRequest, Rows, described, unbounded
-from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units
+from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
+from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
+from sfumato.release.statistics.base import Column, Share, Statistic
+from sfumato.release.statistics.numeric import Numeric
+from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
@@ -67,7 +70,7 @@ STANDS_OUT = 3
 
 EXAMPLE = 16
 FINDING = Fraction(1, 10)
-"""What bounds that nobody gave take of the budget, all together."""
+"""What finding bounds takes of the budget, all together."""
 
 _WIDEST = Fraction(1), Fraction(2)
 """Of the bounds that can be found, these need the most noise for their step: they are furthest from 0."""
@@ -96,7 +99,7 @@ class Aggregates(ReleaseRequest):
             "unit": reading.unit,
             "key": list(reading.key),
             "filter": reading.filter,
-            "statistics": described(self.statistics),
+            "statistics": describe(self.statistics),
             "max_keys": self.max_keys or "auto",
             "selection_max_keys": self.selection_max_keys,
             "selection": "public keys" if self.public else self.selection,
@@ -116,8 +119,9 @@ class Aggregates(ReleaseRequest):
     def assumptions(self) -> list[str]:
         if self.max_keys:
             return []
-        told = f"Noise and thresholds are told as if {EXAMPLE} keys a person were chosen."
-        return [f"{told} The choice needs some {math.ceil(2000 / self.guarantee.epsilon):,} people to be a good one."]
+        assumed = f"Noise and thresholds are shown as if {EXAMPLE} keys per person were chosen."
+        people = math.ceil(2000 / self.guarantee.epsilon)
+        return [f"{assumed} The choice needs some {people:,} people to be a good one."]
 
     def check_affordable(self) -> None:
         """Refuse a budget that cannot buy anything, whatever bound will be chosen and whatever bounds will be found."""
@@ -141,23 +145,23 @@ class Aggregates(ReleaseRequest):
         return DiscreteGaussian(1 / (2 * self.choosing))
 
     def table(self, rows: Rows, progress: Progress) -> Released:
-        plan = self.plan(self.max_keys or self._chosen(rows))
-        codes, columns = self._selected(plan, rows, progress)
+        plan = self.plan(self.max_keys or self._choose_max_keys(rows))
+        codes, columns = self._select(plan, rows, progress)
         plan = replace(plan, found=len(codes))
-        bounded = self._bounded(plan, rows, codes)
+        bounded = self._bound(plan, rows, codes)
         progress("aggregating", 0)
         bounds = bounded.bounds(plan.finders(), rows.rng)
-        found = found_of(bounds)
+        found = with_found_bounds(bounds)
         shares = {found.get(statistic, statistic): share for statistic, share in plan.shares().items()}
         columns |= bounded.columns(shares, rows.rng)
         statistics = [found.get(statistic, statistic) for statistic in self.statistics]
         spent = [*self._choosing(), *plan.spendings(found)]
-        told = {**plan.told(statistics), "bounds": bounds_told(bounds)}
-        return tabled(self, rows, codes, statistics, columns, spent, told)
+        learned = {**plan.to_dict(statistics), "bounds": describe_bounds(bounds)}
+        return build_table(self, rows, codes, statistics, columns, spent, learned)
 
-    def _chosen(self, rows: Rows) -> int:
-        """The bound on keys: a private quantile of keys a person, from noisy numbers of people at each bound."""
-        people = rows.contributions.keys_per_person(BOUNDS[-1])
+    def _choose_max_keys(self, rows: Rows) -> int:
+        """The bound on keys: a private quantile of keys per person, from noisy numbers of people at each bound."""
+        people = keys_per_person(rows.contributions, BOUNDS[-1])
         enough = np.searchsorted(BOUNDS, np.arange(1, len(people)))  # the first bound that keeps them all
         exact = np.zeros(len(BOUNDS), np.int64)
         np.add.at(exact, enough, people[1:])
@@ -167,25 +171,26 @@ class Aggregates(ReleaseRequest):
         ends = np.cumsum(sure if sure.any() else np.maximum(noisy, 0))
         return BOUNDS[int(np.argmax(ends >= float(KEPT_WHOLE) * ends[-1]))]
 
-    def _selected(self, plan: AggregatePlan, rows: Rows, progress: Progress) -> tuple[Integers, dict[str, Column]]:
+    def _select(self, plan: AggregatePlan, rows: Rows, progress: Progress) -> tuple[Integers, dict[str, Column]]:
         """The codes of S, and the noisy counts that selected them where these are the answer."""
         contributions = rows.contributions
         if plan.rule is None:
             return np.arange(contributions.size), {}
-        counts = contributions.counts(rows.order("select"), max_keys=plan.selection_max_keys)
+        counts = count_people(contributions, rows.order("select"), max_keys=plan.selection_max_keys)
         progress("selecting keys", 0)
-        # Keys of nobody are never kept. Noise is independent from key to key, so it matters not which gets which.
+        # Keys without people are never kept. Noise is independent from key to key: it does not matter which gets which.
         present = np.flatnonzero(counts)
         selection = plan.rule.select(counts[present], rows.rng.child(purpose="select"))
         codes = present[selection.kept]
-        return codes, selected_units(plan.rule, selection) if plan.one_release else {}
+        return codes, selection_columns(plan.rule, selection) if plan.one_release else {}
 
-    def _bounded(self, plan: AggregatePlan, rows: Rows, codes: Integers) -> Bounded:
+    def _bound(self, plan: AggregatePlan, rows: Rows, codes: Integers) -> Bounded:
         if self.pipeline == "fast" and not self.public:
             return Bounded(rows.contributions, rows.order("select"), plan.selection_max_keys, codes, within=False)
         if self.pipeline == "naive" and not self.public and len(codes):
             # Codes of the joined rows ascend as those of the source do: the n-th key of S has code n.
-            return Bounded(rows.joined(codes), rows.order("aggregate"), plan.max_keys, np.arange(len(codes)))
+            restricted = rows.contributions.restrict(codes)
+            return Bounded(restricted, rows.order("aggregate"), plan.max_keys, np.arange(len(codes)))
         return Bounded(rows.contributions, rows.order("aggregate"), plan.max_keys, codes)
 
 
@@ -193,7 +198,7 @@ class Aggregates(ReleaseRequest):
 class AggregatePlan:
     """The bounds, the selection rule and the shares of a request, given its bound on keys.
 
-    Once `found` keys are selected, which everybody may know, nobody can have more of them.
+    Once `found` keys are selected, which is public, a person has at most so many of them.
     """
 
     request: Aggregates
@@ -234,7 +239,7 @@ class AggregatePlan:
 
     @property
     def _finding(self) -> Fraction:
-        return FINDING * self.request.guarantee.rho if unbounded(self.request.statistics) else Fraction(0)
+        return FINDING * self.request.guarantee.rho if without_bounds(self.request.statistics) else Fraction(0)
 
     @property
     def _rest(self) -> Fraction:
@@ -242,7 +247,7 @@ class AggregatePlan:
 
     @property
     def selecting(self) -> Fraction:
-        """What selection takes of rho: as much as a statistic, or as it was told."""
+        """What selection takes of rho: as much as a statistic, or `selection_share`."""
         if self.request.public:
             return Fraction(0)
         if not self._measured:
@@ -256,8 +261,8 @@ class AggregatePlan:
         return {each: Share((self._rest - self.selecting) / len(measured), self.max_keys) for each in measured}
 
     def finders(self) -> dict[Numeric, NumericBounds]:
-        """How the bounds that nobody gave are found."""
-        return finders(unbounded(self.request.statistics), self._finding, self.max_keys)
+        """How bounds that were not given are found."""
+        return finders(without_bounds(self.request.statistics), self._finding, self.max_keys)
 
     @cached_property
     def rule(self) -> KeyRule | None:
@@ -287,7 +292,7 @@ class AggregatePlan:
 
     @property
     def _epsilon(self) -> Fraction:
-        """A rule of epsilon / L a key is epsilon^2 / (2 L) zCDP."""
+        """A rule of epsilon / L per key is epsilon^2 / (2 L) zCDP."""
         return root(2 * self.selection_max_keys * self.selecting)
 
     @property
@@ -298,15 +303,15 @@ class AggregatePlan:
     def selection_name(self) -> str:
         return "public keys" if self.rule is None else self.rule.name
 
-    def told(self, statistics: Sequence[Statistic]) -> dict[str, Any]:
-        """What a statement tells beyond the parameters of the request."""
+    def to_dict(self, statistics: Sequence[Statistic]) -> dict[str, Any]:
+        """What a statement says beyond the parameters of the request."""
         return {
             "max_keys": self.max_keys,
             "selection_max_keys": None if self.rule is None else self.selection_max_keys,
             "selection": self.selection_name,
             "threshold": self.threshold,
             "one_release": self.one_release,
-            "statistics": described(statistics),
+            "statistics": describe(statistics),
         }
 
     def check(self) -> None:
@@ -329,7 +334,7 @@ def finders(lacking: Sequence[Numeric], rho: Fraction, max_keys: int) -> dict[Nu
     """How the bounds of some statistics are found, each for an equal part of rho."""
     made = {}
     for statistic in lacking:
-        epsilon, contributions = root(2 * rho / len(lacking)), max_keys * statistic.looked_at
+        epsilon, contributions = root(2 * rho / len(lacking)), max_keys * statistic.samples
         made[statistic] = NumericBounds(epsilon=epsilon, contributions=contributions)
     return made
 
@@ -355,7 +360,7 @@ def laws_in_words(
     return spent
 
 
-def selected_units(rule: KeyRule, selection: KeySelection) -> dict[str, Column]:
+def selection_columns(rule: KeyRule, selection: KeySelection) -> dict[str, Column]:
     """The noisy counts that selected the keys, with intervals that allow for it."""
     assert isinstance(rule, ThresholdRule)  # noqa: S101
     assert selection.counts is not None  # noqa: S101

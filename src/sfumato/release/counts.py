@@ -1,8 +1,8 @@
 """Distinct people of as many keys as a budget can buy (Private Count Release), and statistics of what was found.
 
-Nobody's keys are bounded and nothing is tuned: `PrivateCountRelease` walks from the largest counts down. What is wanted
-beyond it is set aside before: a share for refining the counts that are least accurate for their size, a share for
-statistics of the keys that were found.
+Keys per person are not bounded, and nothing is tuned: `PrivateCountRelease` walks from the largest counts down. Two
+shares of the budget can be set aside before: one for refining the counts that are least accurate for their size, one
+for statistics of the keys that were found.
 
 Guarantee: delta-approximate zCDP of the sum of the shares, `ReleaseGuarantee` of the request. The refined counts and
 the statistics depend on the data through what was released only, and through fresh noise. Proof: proofs/release.md.
@@ -25,11 +25,13 @@ from sfumato.mechanisms.noise import DiscreteGaussian, Integers
 from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease
 from sfumato.mechanisms.random import Rng
 from sfumato.release.aggregates import finders, laws_in_words
-from sfumato.release.bounding import MAX_KEYS
+from sfumato.release.bounding import MAX_KEYS, count_people
 from sfumato.release.guarantee import Spending
-from sfumato.release.measurement import Bounded, bounds_told, found_of, tabled
-from sfumato.release.request import Progress, ReleaseRequest, Rows, described, unbounded
-from sfumato.release.statistics import Column, Numeric, Share, Statistic, Units, counted
+from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
+from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
+from sfumato.release.statistics.base import Column, Share, Statistic, count_columns
+from sfumato.release.statistics.numeric import Numeric
+from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 FINEST = Fraction(1, 2**60)
@@ -54,7 +56,7 @@ class Counts(ReleaseRequest):
         return "pcr"
 
     @property
-    def released(self) -> tuple[Statistic, ...]:
+    def all_statistics(self) -> tuple[Statistic, ...]:
         return (Units(), *self.statistics)
 
     @property
@@ -67,7 +69,7 @@ class Counts(ReleaseRequest):
             "limit": self.limit,
             "relative_error": str(self.relative_error),
             "refine": None if self.refine is None else str(self.refine),
-            "statistics": described(self.statistics),
+            "statistics": describe(self.statistics),
             "statistics_share": str(self.statistics_share),
             "max_keys": self.max_keys,
         }
@@ -105,7 +107,7 @@ class Counts(ReleaseRequest):
     def assumptions(self) -> list[str]:
         if not self.statistics or self.max_keys:
             return []
-        return [f"The noise of statistics is told as if {self.limit:,} keys were found; --max-keys bounds it."]
+        return [f"The noise of statistics is shown as if {self.limit:,} keys were found; --max-keys bounds it."]
 
     def _spendings(self, max_keys: int, found: Mapping[Statistic, Statistic] | None = None) -> list[Spending]:
         levels = self.mechanism.levels
@@ -119,32 +121,33 @@ class Counts(ReleaseRequest):
     @property
     def _each(self) -> Fraction:
         """Equal parts for the statistics, and one for all bounds that are to be found."""
-        parts = len(self.statistics) + bool(unbounded(self.statistics))
+        parts = len(self.statistics) + bool(without_bounds(self.statistics))
         return self.measuring / parts if parts else Fraction(0)
 
     def _finders(self, max_keys: int) -> dict[Numeric, NumericBounds]:
-        return finders(unbounded(self.statistics), self._each, max_keys)
+        return finders(without_bounds(self.statistics), self._each, max_keys)
 
     def _shares(self, max_keys: int) -> dict[Statistic, Share]:
         return {statistic: Share(self._each, max_keys) for statistic in self.statistics}
 
     def table(self, rows: Rows, progress: Progress) -> Released:
-        counts = rows.contributions.counts(rows.order("count"), max_keys=MAX_KEYS)
+        counts = count_people(rows.contributions, rows.order("count"), max_keys=MAX_KEYS)
         progress("selecting keys", 0)
-        found = self.mechanism.release(_largest(counts, self.limit), rows.rng)
+        found = self.mechanism.release(largest(counts, self.limit), rows.rng)
         codes = np.array([row.key for row in found.rows], np.int64)
         columns = self._units(found.rows, counts[codes], rows.rng)
         progress("aggregating", 0)
         max_keys = min(self.max_keys or len(codes), len(codes)) or 1
         bounded = Bounded(rows.contributions, rows.order("aggregate"), max_keys, codes)
         ends = bounded.bounds(self._finders(max_keys), rows.rng)
-        shares = {found_of(ends).get(each, each): share for each, share in self._shares(max_keys).items()}
+        known = with_found_bounds(ends)
+        shares = {known.get(each, each): share for each, share in self._shares(max_keys).items()}
         columns |= bounded.columns(shares, rows.rng)
-        statistics = [Units(), *(found_of(ends).get(each, each) for each in self.statistics)]
-        told = {"statistics": described(statistics), "levels": found.levels, "bounds": bounds_told(ends)}
+        statistics = [Units(), *(known.get(each, each) for each in self.statistics)]
+        learned = {"statistics": describe(statistics), "levels": found.levels, "bounds": describe_bounds(ends)}
         if self.statistics:
-            told["max_keys"] = max_keys
-        return tabled(self, rows, codes, statistics, columns, self._spendings(max_keys, found_of(ends)), told)
+            learned["max_keys"] = max_keys
+        return build_table(self, rows, codes, statistics, columns, self._spendings(max_keys, known), learned)
 
     def _units(self, found: Sequence[PrivateCount[int]], exact: Integers, rng: Rng) -> dict[str, Column]:
         """The counts, refined where a share was set aside for it."""
@@ -161,15 +164,15 @@ class Counts(ReleaseRequest):
                     )
                     precisions[place] += precision
         deviations = np.array([1 / math.sqrt(precision) for precision in precisions])
-        return counted("units", np.array([round(count) for count in noisy], np.int64), deviations)
+        return count_columns("units", np.array([round(count) for count in noisy], np.int64), deviations)
 
 
 def refinements(noisy: Sequence[Fraction], precisions: Sequence[Fraction], total: Fraction) -> list[Fraction]:
     """Further precisions of at most `total` in all, which lift the worst relative errors to one level.
 
-    A function of what was released. One more count of precision p costs p / 2 of rho: whoever it counts, she is one.
+    A function of what was released. One more count of precision p costs p / 2 of rho: one person moves it by one.
     """
-    # A count counts as no smaller than its own noise: nobody can tell it from that.
+    # A count is taken to be no smaller than its own noise, from which it cannot be distinguished.
     sizes = [max(float(count), 1 / math.sqrt(precision)) for count, precision in zip(noisy, precisions, strict=True)]
     have = [float(precision) for precision in precisions]
 
@@ -183,18 +186,15 @@ def refinements(noisy: Sequence[Fraction], precisions: Sequence[Fraction], total
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(lacking(middle)) < total else (low, middle)
-    return _within([Fraction(amount) // FINEST * FINEST for amount in lacking(low)], total)
-
-
-def _within(amounts: list[Fraction], total: Fraction) -> list[Fraction]:
-    """The same, scaled down by a hair where floats have added up to more than there is."""
+    amounts = [Fraction(amount) // FINEST * FINEST for amount in lacking(low)]
     spent = sum(amounts)
     if spent <= total:
         return amounts
+    # Floats have added up to a little more than there is.
     return [amount * total / spent // FINEST * FINEST for amount in amounts]
 
 
-def _largest(counts: Integers, limit: int) -> list[tuple[int, int]]:
+def largest(counts: Integers, limit: int) -> list[tuple[int, int]]:
     """The `limit` + 1 largest counts by code, largest first, ties by code. Ties at the end are never released."""
     present = np.flatnonzero(counts)
     if len(present) > limit + 1:

@@ -1,9 +1,9 @@
 """What a release promises and spends: rho of zCDP and delta, from rho or from epsilon, converted once at the end.
 
-A release is delta-approximate rho-zCDP: rho pays for noise, delta for naming keys that are not public. Everybody else
-wants (epsilon, delta). Of a given (epsilon, delta), half of delta pays for naming keys and the other half for the
+A release is delta-approximate rho-zCDP: rho pays for noise, delta for naming keys that are not public. Most readers
+expect (epsilon, delta). Of a given (epsilon, delta), half of delta pays for naming keys and the other half for the
 conversion; where no key is named, the conversion has all of it. Of a given (rho, delta), delta is what naming keys may
-take, and the statement tells epsilon at twice that.
+take, and the statement gives epsilon at twice that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sfumato.query.policy import Prices
 
 CONVERSION = "optimal conversion of zCDP (Canonne, Kamath, Steinke 2020), rounded up"
 TOLD_AT = Fraction(1, 10**6)
-"""Where nobody gave a delta, epsilon is told at this one."""
+"""The delta at which epsilon is stated, where none was given."""
 
 MIN_RHO = Fraction(1, 10**12)
 MAX_RHO = 1250
@@ -52,14 +52,14 @@ class ReleaseGuarantee:
         if epsilon is not None:
             spent = whole / 2 if names_keys else Fraction(0)
             given = positive("epsilon", as_written(epsilon), at_most=100)
-            return cls._told(Fraction(zcdp_rho(given, whole - spent)), spent, whole, "epsilon")
+            return cls._convert(Fraction(zcdp_rho(given, whole - spent)), spent, whole, "epsilon")
         spent = whole if names_keys else Fraction(0)
         if whole + spent >= 1:
             raise InvalidArgument("delta", "must be below 1/2; use 1e-6 or so")
-        return cls._told(positive("rho", as_written(rho or 0), at_most=MAX_RHO), spent, whole + spent, "rho")
+        return cls._convert(positive("rho", as_written(rho or 0), at_most=MAX_RHO), spent, whole + spent, "rho")
 
     @classmethod
-    def _told(cls, rho: Fraction, delta: Fraction, whole: Fraction, given: str) -> ReleaseGuarantee:
+    def _convert(cls, rho: Fraction, delta: Fraction, whole: Fraction, given: str) -> ReleaseGuarantee:
         if rho < MIN_RHO:
             raise InvalidArgument(given, "is so small that it buys nothing; 0.1 to 5 are usual")
         return cls(rho, delta, zcdp_epsilon(rho, whole - delta), whole, given)
@@ -104,5 +104,5 @@ def root(square: Fraction) -> Fraction:
 
 
 def as_written(number: Number) -> Number:
-    """0.1 is a tenth, as it was written: a budget is a decimal that somebody has decided on."""
+    """0.1 is a tenth, as it was written: a budget is a decimal that was chosen by its digits."""
     return Fraction(repr(number)) if type(number) is float and math.isfinite(number) else number

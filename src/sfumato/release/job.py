@@ -25,7 +25,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sfumato.catalog import Catalog, located, written_types
 from sfumato.config import Config, noise_key
 from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
 from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
@@ -33,7 +32,7 @@ from sfumato.ledger.accounts import release_account, table_account
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
 from sfumato.release.request import Progress, ReleaseRequest, quiet
-from sfumato.release.source import LOOSE, Source, opened
+from sfumato.release.source import Source, locate_table, open_source, open_table
 from sfumato.release.table import Released
 from sfumato.spending import Purchase, SingleFlight, spend, without_frames
 from sfumato.wire import AccountStanding
@@ -238,7 +237,7 @@ class Job:
     def _standing(self) -> Mapping[str, Any]:
         """The statement of what stands at `out`; nothing where nothing is there, or something else."""
         try:
-            return {} if self.out is None else self.out.stored().statement
+            return {} if self.out is None else self.out.load().statement
         except InvalidArgument:
             return {}
 
@@ -280,16 +279,14 @@ class Job:
     @property
     def _file_of_table(self) -> str | None:
         config = None if self.payer is None else self.payer.config
-        return (
-            None if config is None or self._table is None else located(config.tables[self._table].source, config.folder)
-        )
+        return None if config is None or self._table is None else locate_table(config, self._table)
 
     @contextmanager
     def _opened(self) -> Iterator[Source]:
         table = self._table
         if table is None or self.payer is None:
             options: dict[str, Any] = {"database": self.database, "types": self.types, "memory": self.memory}
-            with opened(self.source, keys=self.keys, **options) as source:
+            with open_source(self.source, keys=self.keys, **options) as source:
                 yield source
             return
         config = self.payer.config
@@ -297,18 +294,8 @@ class Job:
             raise InvalidArgument("unit", f"must be {config.tables[table].privacy_unit}, the privacy unit of {table}")
         if self.keys is not None:
             raise InvalidArgument("keys", "go with a file; name the table's file instead of the table")
-        settings = config.tables[table]
-        if settings.source.lower().endswith(LOOSE):
-            # As text: a cell that is not of its column's type is NULL in a release, and no reason to fail.
-            path = located(settings.source, config.folder)
-            with opened(path, types=written_types(settings), memory=self.memory) as source:
-                yield source
-            return
-        catalog = Catalog(config)
-        try:
-            yield Source(catalog.engine(table), table)
-        finally:
-            catalog.close()
+        with open_table(config, table, memory=self.memory) as source:
+            yield source
 
     @contextmanager
     def _ledger(self) -> Iterator[Ledger]:

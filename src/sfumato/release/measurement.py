@@ -1,30 +1,31 @@
-"""Statistics of selected keys: fold the bounded rows, add noise, and set the table."""
+"""Statistics of selected keys: fold the bounded rows, add noise, and build the table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sfumato.engines.contributions import Contributions
 from sfumato.mechanisms.bounds import BINS, FoundBounds, NumericBounds, bins
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
-from sfumato.release.bounding import Contributions, KeyOrder
+from sfumato.release.bounding import KeyOrder, Pairs, fold_pairs
 from sfumato.release.guarantee import Spending
-from sfumato.release.pairs import Pairs
-from sfumato.release.request import ReleaseRequest, Rows, key_columns, statistic_columns
-from sfumato.release.statistics import Column, Floats, Numeric, Share, Statistic, Sum
+from sfumato.release.request import ReleaseRequest, Rows
+from sfumato.release.statement import key_columns, statistic_columns
+from sfumato.release.statistics.base import Column, Share, Statistic
+from sfumato.release.statistics.numeric import Numeric
 from sfumato.release.table import Released
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """The rows of some keys, at most `max_keys` a person; row n of the table is the key with code `codes[n]`.
+    """The rows of some keys, at most `max_keys` per person; row n of the table is the key with code `codes[n]`.
 
-    Where not `within`, people chose among all of their keys, and what they chose beyond `codes` is lost.
+    Where not `within`, people chose among all of their keys, and the keys they chose beyond `codes` are lost.
     """
 
     contributions: Contributions
@@ -36,7 +37,7 @@ class Bounded:
     def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Column]:
         """Every statistic of every key, with noise."""
         size = len(self.codes)
-        # What is lost goes to a row after the last.
+        # Lost keys go to a row after the last.
         start = [statistic.nothing(size + 1) for statistic in shares]
 
         def parts(pairs: Pairs, places: Integers) -> list[Any]:
@@ -45,24 +46,26 @@ class Bounded:
         columns: dict[str, Column] = {}
         for (statistic, share), exact in zip(shares.items(), self._fold(start, parts), strict=True):
             source = rng.child(purpose="statistic", names=list(statistic.names))
-            columns |= statistic.released(exact.first(size), size, share, source)
+            columns |= statistic.release(exact.first(size), size, share, source)
         return columns
 
     def bounds(self, finders: Mapping[Numeric, NumericBounds], rng: Rng) -> dict[Numeric, FoundBounds]:
         """The bounds of statistics that have none."""
         start = [np.zeros(BINS, np.int64) for _ in finders]
 
-        def binned(pairs: Pairs, places: Integers) -> list[Any]:
-            return [np.bincount(bins(self._kept(*each.raw(pairs), places)), minlength=BINS) for each in finders]
+        def count(pairs: Pairs, places: Integers) -> list[Any]:
+            counts = []
+            for each in finders:
+                which, values = each.raw(pairs)
+                # Without lost keys: of `codes` a person has at most `max_keys`, but of all keys perhaps more.
+                kept = values[places[which] < len(self.codes)]
+                counts.append(np.bincount(bins(kept), minlength=BINS))
+            return counts
 
         found = {}
-        for (statistic, finder), counts in zip(finders.items(), self._fold(start, binned), strict=True):
+        for (statistic, finder), counts in zip(finders.items(), self._fold(start, count), strict=True):
             found[statistic] = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
         return found
-
-    def _kept(self, which: Integers, values: Floats, places: Integers) -> Floats:
-        """Without what is lost: of `codes` nobody has more than `max_keys`, but of all keys she may."""
-        return values[places[which] < len(self.codes)]
 
     def _fold(self, start: list[Any], work: Callable[[Pairs, Integers], list[Any]]) -> list[Any]:
         """What all sets of people add, to `start`."""
@@ -70,7 +73,8 @@ class Bounded:
             return []
         places = np.full(self.contributions.size, len(self.codes), np.int64)
         places[self.codes] = np.arange(len(self.codes))
-        folded = self.contributions.fold(
+        folded = fold_pairs(
+            self.contributions,
             lambda pairs: work(pairs, places[pairs.keys]),
             self.order,
             max_keys=self.max_keys,
@@ -81,18 +85,12 @@ class Bounded:
         return start
 
 
-def found_of(bounds: Mapping[Numeric, FoundBounds]) -> dict[Statistic, Statistic]:
-    """The statistics with the bounds that were found. Those of a sum hold 0, so that small totals are not raised."""
-    found: dict[Statistic, Statistic] = {}
-    for statistic, ends in bounds.items():
-        low, high = ends.low, ends.high
-        if isinstance(statistic, Sum):
-            low, high = min(low, Fraction(0)), max(high, Fraction(0))
-        found[statistic] = replace(statistic, low=low, high=high)
-    return found
+def with_found_bounds(bounds: Mapping[Numeric, FoundBounds]) -> dict[Statistic, Statistic]:
+    """The statistics with the bounds that were found."""
+    return {statistic: statistic.with_bounds(ends.low, ends.high) for statistic, ends in bounds.items()}
 
 
-def bounds_told(bounds: Mapping[Numeric, FoundBounds]) -> dict[str, dict[str, Any]]:
+def describe_bounds(bounds: Mapping[Numeric, FoundBounds]) -> dict[str, dict[str, Any]]:
     """How far found bounds can be trusted, for a statement."""
     return {
         ", ".join(statistic.names): {"probability": str(ends.probability), "fell_back": ends.fell_back}
@@ -100,7 +98,7 @@ def bounds_told(bounds: Mapping[Numeric, FoundBounds]) -> dict[str, dict[str, An
     }
 
 
-def tabled(
+def build_table(
     request: ReleaseRequest,
     rows: Rows,
     codes: Integers,
@@ -110,13 +108,13 @@ def tabled(
     found: Mapping[str, Any],
 ) -> Released:
     """The table and its statement: the largest first by its first statistic, ties in the fixed order of codes."""
-    told = [*key_columns(rows.kinds), *(column for each in statistics for column in statistic_columns(each))]
+    entries = [*key_columns(rows.kinds), *(column for each in statistics for column in statistic_columns(each))]
     first = np.asarray(columns[statistics[0].names[0]], np.float64)
     order = np.lexsort((codes, -first))
     keys = rows.contributions.keys(codes[order])
     data: dict[str, Any] = {name: [key[place] for key in keys] for place, name in enumerate(rows.kinds)}
-    for column in told[len(rows.kinds) :]:
+    for column in entries[len(rows.kinds) :]:
         values = columns[column["name"]]
         data[column["name"]] = values if isinstance(values, list) else values[order]
-    kinds = {column["name"]: column["type"] for column in told}
-    return Released(kinds, data, request.statement(told, spent, **found))
+    kinds = {column["name"]: column["type"] for column in entries}
+    return Released(kinds, data, request.statement(entries, spent, **found))

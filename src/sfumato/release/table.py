@@ -63,10 +63,10 @@ class Released:
         """A column as Python's own values."""
         array = self.data[name]
         if self.columns[name] != "number":
-            return _listed(array)
+            return _to_list(array)
         values = array.astype(object)
         values[np.isnan(array)] = None
-        return _listed(values)
+        return _to_list(values)
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame with a typed column for each of `columns`, also when there are no rows."""
@@ -116,12 +116,12 @@ class Released:
             raise InvalidArgument("top", "must be at least 1")
         measure = self._statistic(statistic)
         chosen = self._largest(measure, top)
-        keys = [[cell(value) for value in _listed(self.data[name][chosen])] for name in self.keys]
+        keys = [[cell(value) for value in _to_list(self.data[name][chosen])] for name in self.keys]
         return Figures(
             by=tuple(self.keys),
             keys=tuple(zip(*keys, strict=True)) if keys else ((),) * len(chosen),
             measure=measure,
-            counts=tuple(_listed(self.data[measure][chosen])),
+            counts=tuple(_to_list(self.data[measure][chosen])),
             thinned=self.statement["parameters"].get("selection") != "public keys",
             intervals=tuple(zip(self._end(measure, "low", chosen), self._end(measure, "high", chosen), strict=True)),
             total=len(self),
@@ -145,10 +145,10 @@ class Released:
         """An end of the intervals. Where there is none the interval is the value itself."""
         values, name = self.data[statistic][chosen], self.beside(statistic, role)
         if name is None:
-            return _listed(values)
+            return _to_list(values)
         ends = self.data[name][chosen]
         there = np.isfinite(ends)
-        return _listed(ends if there.all() else np.where(there, ends, values))
+        return _to_list(ends if there.all() else np.where(there, ends, values))
 
     def lines(self) -> dict[str, str]:
         """The guarantee in words, a label for each line."""
@@ -177,7 +177,7 @@ def column(name: str, kind: str, values: Any) -> Array:
 
 def _text(values: Any) -> Array:
     array = np.empty(len(values), dtype=object)
-    array[:] = _listed(values) if isinstance(values, np.ndarray) else values
+    array[:] = _to_list(values) if isinstance(values, np.ndarray) else values
     if not all(isinstance(value, str) for value in array):
         raise TypeError
     return array
@@ -221,7 +221,7 @@ def _whole(values: Any) -> Array:
     return np.asarray(values)
 
 
-def _listed(array: Array) -> list[Any]:
+def _to_list(array: Array) -> list[Any]:
     found: list[Any] = array.tolist()
     return found
 

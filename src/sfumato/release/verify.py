@@ -1,8 +1,8 @@
-"""Is a released table still what its statement says, and does the statement add up? Anybody can ask: no key is needed.
+"""Check a released table against its statement, and the statement against itself. No key is needed.
 
 What is checked: the SHA-256 of the table, its rows, columns and kinds; that keys are unique; that every statistic lies
 in its interval; that the steps' costs sum, exactly, to the guarantee, and that the stated epsilon follows from it. What
-cannot be: that the noise was drawn as stated. Who can write the table and the statement can make the two agree.
+cannot be checked: that the noise was drawn as stated. A writer of both the table and the statement can make them agree.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-import duckdb
 import numpy as np
-from sqlglot import exp
 
 from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
-from sfumato.release.outputs import Target, stated_columns
+from sfumato.release.outputs import Target
+from sfumato.release.statement import statement_types
 from sfumato.release.table import Released
-from sfumato.wire.frames import relation
 
 TOLERANCE = 1e-9
 UNITS = "units"
@@ -31,13 +29,13 @@ _EXACT = re.compile(r"\d{1,4000}(/0*[1-9]\d{0,3999})?")
 
 
 def differences(place: Target) -> list[str]:
-    """What is not as it should be, in words; nothing where all is. A table that is not there is refused."""
-    stored = place.stored()
+    """Every difference, in words. A missing table is refused."""
+    stored = place.load()
     found = [*_file(place, stored.statement, stored.sha256)]
     if stored.released is None:
         return [*found, f"the table {stored.problem}", *_accounts(stored.statement)]
     found += _shape(stored.released)
-    if stated_columns(stored.statement) == stored.released.columns:
+    if statement_types(stored.statement) == stored.released.columns:
         found += itertools.chain(_keys(stored.released), _intervals(stored.released), _threshold(stored.released))
     return [*found, *_accounts(stored.statement)]
 
@@ -72,11 +70,7 @@ def _keys(released: Released) -> Iterator[str]:
         if len(released) > 1:
             yield "there are several rows, and no key that tells them apart"
         return
-    columns = {name: released.columns[name] for name in keys}
-    with duckdb.connect() as connection:
-        distinct = relation(connection, columns, released.data).distinct().aggregate(exp.Count(this=exp.Star()).sql())
-        [(count,)] = distinct.fetchall()
-    if count != len(released):
+    if len({*zip(*map(released.values, keys), strict=True)}) != len(released):
         yield "some keys are there more than once"
 
 

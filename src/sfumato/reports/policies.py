@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
-from sqlglot import exp
-
 from sfumato.catalog import Catalog
 from sfumato.config import AttributeSettings, Config, ReportSettings, StatisticSettings
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
@@ -18,8 +16,6 @@ from sfumato.query.values import json_value
 from sfumato.types import TYPES, Type
 
 LISTS = "list of "
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-OF_LISTS = {"VARCHAR[]": "text"} | {f"{name}[]": "integer" for name in _WHOLE}
 
 
 def report_policies(config: Config, catalog: Catalog) -> dict[str, ReportPolicy]:
@@ -66,7 +62,7 @@ def read_entities(policy: ReportPolicy, catalog: Catalog) -> Entities:
 def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
     """The policy of one report: its settings with the types and the domains of the live tables."""
     here, schema = f"reports.{settings.name}", catalog.schema(settings.table)
-    table, types = config.tables[settings.table], schema | _list_types(settings, catalog, schema)
+    table, types = config.tables[settings.table], schema | _list_types(settings, catalog)
     try:
         policy = ReportPolicy(
             name=settings.name,
@@ -143,15 +139,10 @@ def _attribute(
     return Attribute(name, kind, values, settings.max_values, several, settings.separator)
 
 
-def _list_types(settings: ReportSettings, catalog: Catalog, schema: Mapping[str, str]) -> dict[str, str]:
+def _list_types(settings: ReportSettings, catalog: Catalog) -> dict[str, str]:
     """The types of attributes that are lists, such as "list of text"."""
-    names = [name for name in settings.attributes if schema.get(name) == "other"]
-    if not names:
-        return {}
-    query = exp.select(*(exp.column(name, quoted=True) for name in names))
-    with catalog.engine(settings.table).workspace() as workspace:
-        kinds = workspace.kinds(query.from_(exp.table_(settings.table, quoted=True)))
-    return {name: LISTS + OF_LISTS[kind] for name, kind in kinds.items() if kind in OF_LISTS}
+    lists = catalog.engine(settings.table).lists(settings.table)
+    return {name: LISTS + kind for name, kind in lists.items() if name in settings.attributes}
 
 
 def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> Literal["columns", "leaf"]:

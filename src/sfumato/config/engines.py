@@ -1,0 +1,77 @@
+"""`[engines.NAME]`: which engine it is, and the settings that this engine takes.
+
+`ENGINES` has one row per engine: where its class is, and how its settings are read. Nothing is imported here: the class
+is imported when an engine is opened (`sfumato.engines.open_engine`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sfumato.config.sections import Section
+from sfumato.config.settings import EngineSettings
+from sfumato.errors import ConfigError, nearest
+
+Reader: TypeAlias = Callable[[Section, str, Path], Any]
+"""Read a setting of a section, given its key and the folder of the file; None where it is absent."""
+
+_SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineKind:
+    """A row of `ENGINES`. `home` is "module:Class"; `url` says whether the engine is reached by one."""
+
+    home: str
+    options: Mapping[str, Reader] = field(default_factory=dict)
+    url: bool = False
+
+
+def file(section: Section, key: str, folder: Path) -> Path | None:
+    """A file. Relative paths start at the folder of the configuration."""
+    text = section.text(key, "")
+    return folder / text if text else None
+
+
+def size(section: Section, key: str, folder: Path) -> str | None:
+    """An amount of memory."""
+    amount: str | None = section.text(key, None)
+    if amount is not None and not _SIZE.fullmatch(amount):
+        raise ConfigError(section.at(key), "must be a number and a unit, such as '2GB': KB, MB, GB, TB, KiB to TiB")
+    return amount
+
+
+def seconds(section: Section, key: str, folder: Path) -> int | None:
+    return section.whole(key, None, at_least=1)
+
+
+def text(section: Section, key: str, folder: Path) -> str | None:
+    return section.text(key, "") or None
+
+
+ENGINES: dict[str, EngineKind] = {
+    "duckdb": EngineKind(
+        "sfumato.engines.duckdb:DuckDBEngine", {"database": file, "memory_limit": size, "timeout_s": seconds}
+    ),
+}
+
+
+def read_engine(section: Section, folder: Path) -> EngineSettings:
+    """The settings of one engine. Its options stand in its section, or below it in `options`."""
+    name = section.text("type")
+    if name not in ENGINES:
+        raise ConfigError(section.at("type"), f"must be one of {', '.join(ENGINES)}{nearest(name, ENGINES)}")
+    kind = ENGINES[name]
+    below = Section(section.at("options"), section.take("options", dict, "a section", {}))
+    options: dict[str, Any] = {}
+    for place in (section, below):
+        for key, read in kind.options.items():
+            value = read(place, key, folder)
+            if value is not None:
+                options[key] = value
+    below.refuse_unknown()
+    return EngineSettings(name, text(section, "url", folder) if kind.url else None, options)

@@ -1,0 +1,141 @@
+"""Which keys a person keeps: one sort of 64-bit words.
+
+One word per row, from the top: the person's code, ORDER_BITS of the keyed order, the key's code. After one sort,
+duplicates are neighbours, each person's keys stand in that person's own order, and a key is among the first L if the
+word L places before it belongs to another person.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engines.contributions import CODE_BITS, CodeValues, Floats
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.stream import Words, context
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+ORDER_BITS = 64 - CODE_BITS
+BLOCK = 2**15
+
+_MURMUR = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
+_HALF = np.uint64(32)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOrder:
+    """Every person's order of keys, and every pair's order of values, modulo 2^64.
+
+    h = the upper ORDER_BITS of mix(a * person + b * key + c)
+    g = the upper 32 bits of mix(a * person + b * key + d * value + e * number + f)
+    """
+
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    f: int
+
+    @classmethod
+    def of(cls, secret: bytes, label: str) -> KeyOrder:
+        """The order of one job and one purpose. Different labels give unrelated orders."""
+        if not isinstance(secret, bytes | bytearray) or not secret:
+            raise InvalidArgument("secret", "must be bytes, and not empty; use 32 random bytes")
+        seed = hmac.digest(secret, context(purpose="bounding", label=label), "sha256")
+        a, b, c = _three_words(seed)
+        d, e, f = _three_words(hmac.digest(seed, b"values", "sha256"))
+        return cls(a | 1, b | 1, c, d | 1, e | 1, f)
+
+    def __repr__(self) -> str:
+        return "KeyOrder(...)"
+
+    def ranks(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
+        """h of pairs of codes."""
+        x = self.places(people, persons, keys, codes)
+        x += np.uint64(self.c)
+        _mix(x)
+        x >>= np.uint64(CODE_BITS)
+        return x
+
+    def places(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
+        """a * person + b * key of pairs of codes."""
+        x = people.times(self.a, persons)
+        x += keys.times(self.b, codes)
+        return x
+
+    def value_ranks(self, places: Words, values: Floats, numbers: Integers) -> Words:
+        """g of values, given the `places` of their pairs."""
+        x: Words = values.view(np.uint64) * np.uint64(self.d)
+        x += numbers.view(np.uint64) * np.uint64(self.e)
+        x += places
+        x += np.uint64(self.f)
+        _mix(x)
+        x >>= _HALF
+        return x
+
+
+def _three_words(seed: bytes) -> tuple[int, int, int]:
+    first, second, third = (int.from_bytes(seed[place : place + 8], "little") for place in (0, 8, 16))
+    return first, second, third
+
+
+def _mix(x: Words) -> None:
+    for factor in _MURMUR:
+        x ^= x >> np.uint64(33)
+        x *= factor
+
+
+def insert_order(words: Words, key_bits: int, people: CodeValues, keys: CodeValues, order: KeyOrder) -> None:
+    """Put h between person and key, block by block so that the arrays stay in the cache."""
+    shift, mask, wider = np.uint64(key_bits), np.uint64((1 << key_bits) - 1), np.uint64(ORDER_BITS)
+    for start in range(0, len(words), BLOCK):
+        block = words[start : start + BLOCK]
+        persons, codes = block >> shift, block & mask
+        ranks = order.ranks(people, persons, keys, codes)
+        persons <<= wider
+        persons |= ranks
+        persons <<= shift
+        np.bitwise_or(persons, codes, out=block)
+
+
+def kept_pairs(
+    words: Words, key_bits: int, people: CodeValues, keys: CodeValues, *, order: KeyOrder, max_keys: int
+) -> Words:
+    """The pairs that are kept, each once, as words (person, h, key), of words person * 2^key_bits + key.
+
+    Sorts in place: `words` is used up. Persons have CODE_BITS - key_bits bits.
+    """
+    insert_order(words, key_bits, people, keys, order)
+    words.sort()
+    pairs = words[fresh(words)]
+    if len(pairs) <= max_keys:
+        return pairs
+    return pairs[among_first(pairs, max_keys, key_bits + ORDER_BITS)]
+
+
+def fresh(words: Words | Integers | Floats) -> Mask:
+    """Where a sorted array differs from the place before."""
+    found = np.ones(len(words), np.bool_)
+    np.not_equal(words[1:], words[:-1], out=found[1:])
+    return found
+
+
+def among_first(pairs: Words, max_keys: int, person_shift: int) -> Mask:
+    """Which are among the first `max_keys` of their person, of sorted distinct words."""
+    within = np.ones(len(pairs), np.bool_)
+    if len(pairs) > max_keys:
+        # Two words are one person's if they differ in the lower bits only.
+        np.greater_equal(pairs[max_keys:] ^ pairs[:-max_keys], np.uint64(1 << person_shift), out=within[max_keys:])
+    return within
+
+
+def lengths(starts: Integers, end: int) -> Integers:
+    """How long each run is that begins at a start."""
+    return np.diff(starts, append=end)

@@ -1,0 +1,187 @@
+"""What every statistic is: a record that says what is computed for every key, and how much of it one person can move.
+
+Each is the four operations of the Plume paper: combine a person's raw values of a key, preprocess, combine across
+people, add noise. The first three are `parts`, on exact integers; the last is `release`, on their sums.
+
+Values are whole numbers of steps: `Sum("amount", 0, 100)` counts in steps of 100 / 2^20 unless a step is given. A
+person's total of a key (`Sum`), or each of at most `values` values (`Mean`, `Variance`, `Quantile`), is clamped to the
+public bounds, so what a person adds to a key is bounded whatever is in the rows. Guarantees and estimators:
+proofs/release.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
+from sfumato.mechanisms.random import Rng
+from sfumato.release.bounding import Pairs
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+Column: TypeAlias = "Integers | Floats | list[None]"
+
+NORMAL95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a statistic may spend: `rho` for all that one person adds to at most `max_keys` keys."""
+
+    rho: Fraction
+    max_keys: int
+
+    def noise(self, sensitivity: int, sums: int = 1) -> DiscreteGaussian:
+        """The law for one of several sums that share equally, where a person moves each by at most `sensitivity`."""
+        return DiscreteGaussian(sums * self.max_keys * sensitivity**2 / (2 * self.rho))
+
+
+class Exact(Protocol):
+    """What people add up to, by row of the table."""
+
+    def __add__(self, other: Any) -> Self: ...
+
+    def first(self, size: int) -> Self:
+        """That of the first `size` rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Exact sums by row of the table, one array for each of several."""
+
+    arrays: tuple[Integers, ...]
+
+    def __add__(self, other: Any) -> Sums:
+        return Sums(tuple(mine + yours for mine, yours in zip(self.arrays, other.arrays, strict=True)))
+
+    def first(self, size: int) -> Sums:
+        return Sums(tuple(array[:size] for array in self.arrays))
+
+
+def sum_by_place(places: Integers, amounts: Integers | int, size: int) -> Integers:
+    """Exact sums by place: `bincount` would add in floating point."""
+    totals = np.zeros(size, np.int64)
+    np.add.at(totals, places, amounts)
+    return totals
+
+
+class Statistic(ABC):
+    """One statistic of every key: a record of what it is, without the budget."""
+
+    word: ClassVar[str]
+    """Its row in `STATISTICS`; its name in digests, statements, columns and refusals. Never change it."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Its columns in the table, but for those of their intervals."""
+
+    @property
+    @abstractmethod
+    def describes(self) -> str:
+        """What it is, in the words of a statement."""
+
+    @property
+    def kind(self) -> str:
+        return "number"
+
+    @property
+    def spread(self) -> str:
+        """What its deviation is, in the words of a statement."""
+        return "standard deviation of the noise"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the source that hold its values."""
+        return ()
+
+    @abstractmethod
+    def parts(self, pairs: Pairs, places: Integers, size: int) -> Exact:
+        """What a set of people adds to a table of `size` rows; `places` has the row of each pair."""
+
+    @abstractmethod
+    def nothing(self, size: int) -> Exact:
+        """What no rows add."""
+
+    @abstractmethod
+    def release(self, exact: Any, size: int, share: Share, rng: Rng) -> dict[str, Column]:
+        """Its columns, with noise."""
+
+    @abstractmethod
+    def laws(self, share: Share) -> Mapping[str, str]:
+        """The noise in words, by what it is added to. Refuses noise that cannot be drawn."""
+
+
+class SummedStatistic(Statistic):
+    """A statistic that follows from sums over people, each with discrete Gaussian noise."""
+
+    @property
+    @abstractmethod
+    def most(self) -> Mapping[str, int]:
+        """What is summed, and by how much a person moves the sum of one key at most."""
+
+    @abstractmethod
+    def amounts(self, pairs: Pairs) -> Sequence[tuple[Integers | slice, Integers | int]]:
+        """For each sum: which pairs add, and how much each."""
+
+    @abstractmethod
+    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
+        """Its columns from the noisy sums."""
+
+    def parts(self, pairs: Pairs, places: Integers, size: int) -> Sums:
+        return Sums(tuple(sum_by_place(places[which], amounts, size) for which, amounts in self.amounts(pairs)))
+
+    def nothing(self, size: int) -> Sums:
+        return Sums(tuple(np.zeros(size, np.int64) for _ in self.most))
+
+    def release(self, exact: Sums, size: int, share: Share, rng: Rng) -> dict[str, Column]:
+        laws = self._laws(share)
+        noisy = [
+            sums + law.sample(rng.stream(sum=name, variance=law.sigma_squared), size)
+            for sums, (name, law) in zip(exact.arrays, laws.items(), strict=True)
+        ]
+        return self.estimate(noisy, [law.deviation for law in laws.values()])
+
+    def laws(self, share: Share) -> Mapping[str, str]:
+        laws = zip(self._laws(share).items(), self._units, strict=True)
+        return {name: f"discrete Gaussian, deviation {unit * law.deviation:,.4g}" for (name, law), unit in laws}
+
+    def _laws(self, share: Share) -> Mapping[str, DiscreteGaussian]:
+        with blamed_on(self.names[0]):
+            return {name: share.noise(most, len(self.most)) for name, most in self.most.items()}
+
+    @property
+    def _units(self) -> Sequence[float]:
+        """What one whole number of each sum stands for."""
+        return [1.0] * len(self.most)
+
+
+def interval_columns(name: str, values: Column, low: Column, high: Column, deviation: Column) -> dict[str, Column]:
+    """The columns of a statistic, by name."""
+    return {name: values, f"{name}_low": low, f"{name}_high": high, f"{name}_deviation": deviation}
+
+
+def count_columns(name: str, counts: Integers, deviations: Floats) -> dict[str, Column]:
+    """Noisy counts with their intervals. An interval ends at 0, but a noisy count may be below it."""
+    width = np.ceil(NORMAL95 * deviations).astype(np.int64)
+    low, high = np.maximum(counts - width, 0), np.maximum(counts + width, 0)
+    return interval_columns(name, counts, np.minimum(low, counts), high, deviations)
+
+
+@dataclass(frozen=True)
+class CountStatistic(SummedStatistic):
+    """Whole numbers of people or rows."""
+
+    @property
+    def kind(self) -> str:
+        return "integer"
+
+    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
+        [counts], [deviation] = noisy, deviations
+        return count_columns(self.names[0], counts, np.full(len(counts), deviation))

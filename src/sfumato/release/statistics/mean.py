@@ -1,0 +1,54 @@
+"""Means of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.mechanisms.noise import Integers
+from sfumato.release.bounding import Pairs
+from sfumato.release.statistics.base import NORMAL95, Column, Floats, SummedStatistic, interval_columns
+from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean
+
+
+@dataclass(frozen=True)
+class Mean(ValueStatistic, SummedStatistic):
+    """The mean of a column: the noisy sum of distances from the middle, over a noisy count of values."""
+
+    word: ClassVar[str] = "mean"
+
+    @property
+    def most(self) -> Mapping[str, int]:
+        return {"values": self.values, "distances from the middle": self.values * self.scale.reach}
+
+    @property
+    def _units(self) -> Sequence[float]:
+        return [1.0, float(self.scale.step)]
+
+    def amounts(self, pairs: Pairs) -> Sequence[tuple[Integers, Integers | int]]:
+        which, values = pairs.values(self.column, self.values)
+        return [(which, 1), (which, self.scale.center(values))]
+
+    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
+        _, mean, deviation = estimate_mean(noisy, deviations)
+        step, wide = float(self.scale.step), float(self.scale.high - self.scale.low)
+        values, low, high = (
+            self.scale.inside(self.scale.middle + step * place) for place in (mean, *self._ends(noisy, deviations))
+        )
+        ends = np.minimum(low, values), np.maximum(high, values)
+        return interval_columns(self.names[0], values, *ends, np.minimum(step * deviation, wide))
+
+    def _ends(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats]:
+        """Fieller's: all means m for which the sum less m times the count is no surprise. All, where the count is 0."""
+        count, total = (sums.astype(np.float64) for sums in noisy)
+        of_count, of_total = deviations
+        square = count**2 - (NORMAL95 * of_count) ** 2
+        certain = (square > 0) & (count > 0)
+        square = np.where(certain, square, 1.0)
+        half = NORMAL95 * np.sqrt(square * of_total**2 + (of_count * total) ** 2)
+        reach = float(self.scale.reach)
+        low, high = (np.where(certain, (total * count + side * half) / square, side * reach) for side in (-1, 1))
+        return low, high

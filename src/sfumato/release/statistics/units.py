@@ -1,0 +1,32 @@
+"""Distinct people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sfumato.release.bounding import Pairs
+from sfumato.release.statistics.base import CountStatistic
+
+
+@dataclass(frozen=True)
+class Units(CountStatistic):
+    """How many different people have the key."""
+
+    word: ClassVar[str] = "units"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("units",)
+
+    @property
+    def describes(self) -> str:
+        return "distinct people"
+
+    @property
+    def most(self) -> Mapping[str, int]:
+        return {"people": 1}
+
+    def amounts(self, pairs: Pairs) -> Sequence[tuple[slice, int]]:
+        return [(slice(None), 1)]

@@ -1,0 +1,67 @@
+"""Variances of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.mechanisms.noise import Integers
+from sfumato.release.bounding import Pairs
+from sfumato.release.statistics.base import NORMAL95, Column, SummedStatistic, interval_columns
+from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean
+
+
+@dataclass(frozen=True)
+class Variance(ValueStatistic, SummedStatistic):
+    """The variance of a column: from noisy sums of distances from the middle and of their squares."""
+
+    word: ClassVar[str] = "variance"
+
+    @property
+    def spread(self) -> str:
+        return "standard deviation of the noise, to first order: intervals of keys with few values hold with 90 %"
+
+    @property
+    def _shift(self) -> int:
+        """Squares are counted in units that leave at most 2^20 of them, so that many people's fit into 64 bits."""
+        return max((self.scale.reach**2).bit_length() - 21, 0)
+
+    @property
+    def _square(self) -> int:
+        """2 x^2 - reach^2 lies within plus and minus reach^2: so many units at most."""
+        return (self.scale.reach**2 >> self._shift) + 1
+
+    @property
+    def most(self) -> Mapping[str, int]:
+        reach, square = self.values * self.scale.reach, self.values * self._square
+        return {"values": self.values, "distances from the middle": reach, "their squares": square}
+
+    @property
+    def _units(self) -> Sequence[float]:
+        step = float(self.scale.step)
+        return [1.0, step, 2.0 ** (self._shift - 1) * step**2]
+
+    def amounts(self, pairs: Pairs) -> Sequence[tuple[Integers, Integers | int]]:
+        which, values = pairs.values(self.column, self.values)
+        steps = self.scale.center(values)
+        squares = np.clip((2 * steps**2 - self.scale.reach**2) >> self._shift, -self._square, self._square)
+        return [(which, 1), (which, steps), (which, squares)]
+
+    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
+        people, mean, _ = estimate_mean(noisy[:2], deviations[:2])
+        unit, reach = 2.0 ** (self._shift - 1), float(self.scale.reach)
+        # Rounded down when it was shifted: half a unit is missing on average.
+        half = noisy[2] / people + (0.5 if self._shift else 0.0)
+        squares = unit * half + reach**2 / 2
+        # To first order; the count is in both parts, with opposite signs.
+        parts = unit * deviations[2], 2 * mean * deviations[1], (2 * mean**2 - unit * half) * deviations[0]
+        deviation = np.sqrt(sum(np.square(part) for part in parts)) / people
+        step = float(self.scale.step)
+        most = (step * reach) ** 2
+        values = np.clip(step**2 * (squares - mean**2), 0, most)
+        deviation = np.minimum(step**2 * deviation, most)
+        low, high = (np.clip(values + side * NORMAL95 * deviation, 0.0, most) for side in (-1, 1))
+        return interval_columns(self.names[0], values, low, high, deviation)
