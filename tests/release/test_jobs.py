@@ -38,6 +38,7 @@ from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Va
 from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
+from sfumato.wire import AccountStanding
 
 pytestmark = pytest.mark.slow
 
@@ -292,7 +293,7 @@ class TestCharge:
     def test_takes_what_the_plan_said(self, world: World) -> None:
         for job in (world.counts(job="a"), world.aggregates(job="b", rho="0.01", aggregates=[Sum("amount", 0, 9)])):
             before, plan = world.standing(), job.plan()
-            assert plan["accounts"] == [before.to_dict()]
+            assert plan["accounts"] == [AccountStanding.from_attributes(before).to_dict()]
             job.run()
             assert world.standing().spent - before.spent == Charge.from_dict(plan["charge"])
 

@@ -150,7 +150,7 @@ class TestTargets:
     def test_a_missing_driver_is_explained(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "psycopg", None)
         place = target("postgresql://anna:secret@host/db#counts")
-        for call in (place.check, place.stored):
+        for call in (place.check, place.load):
             with pytest.raises(ModuleNotFoundError, match=re.escape("pip install 'sfumato[postgres]'")):
                 call()
 

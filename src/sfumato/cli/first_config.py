@@ -20,8 +20,7 @@ from sqlglot import exp
 
 from sfumato.catalog import Catalog
 from sfumato.cli.config_text import Draft, config_text
-from sfumato.config import noise_key, read_config
-from sfumato.config.settings import EngineSettings
+from sfumato.config import EngineSettings, noise_key, read_config
 from sfumato.engines import engine_class, open_engine
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.query.policy import CONNECTIVES, RESERVED, Policy

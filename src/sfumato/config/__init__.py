@@ -5,7 +5,8 @@ unknown key is an error that names the nearest known one. `SFUMATO_*` environmen
 (`SFUMATO_LEDGER__URL` sets `[ledger] url`). Relative paths start at the file's own folder, which `Config.folder` keeps
 for the sources of tables. Reading the file opens no table.
 
-A new setting is a field of its record in `settings` and its line in `read` (for reports, in `reports`).
+A new setting is a field of its record in `settings` and its line in `read` (for reports, in `reports`). The settings of
+an engine are in its row of `engines`.
 """
 
 from sfumato.config.read import ledger_scheme, load_config, read_config

@@ -1,4 +1,4 @@
-"""From TOML to the records of `settings`. Reports are read in `reports`."""
+"""From TOML to the records of `settings`. Reports are read in `reports`, engines in `engines`."""
 
 from __future__ import annotations
 

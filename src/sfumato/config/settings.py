@@ -37,18 +37,21 @@ LEDGER_URLS = {
 """The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
 
 
-TIMEOUT_S = 60
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     url: str = "sqlite:ledger.db"
     fence: Path | None = None
 
 
+TIMEOUT_S = 60
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """An engine as the owner wrote it. `options` holds the settings that were written, by their name."""
+    """An engine. `type` is its row in `sfumato.config.engines.ENGINES`; `options` has the other settings by name.
+
+    The defaults of options are those of the engine's class. The default type is the engine that reads files.
+    """
 
     type: str = "duckdb"
     url: str | None = None

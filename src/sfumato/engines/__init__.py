@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
+from sfumato.config import EngineSettings
 from sfumato.config.engines import ENGINES
-from sfumato.config.settings import EngineSettings
 from sfumato.engines.base import ColumnType, Engine
 from sfumato.errors import InvalidArgument, nearest
 

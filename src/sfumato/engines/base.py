@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from sqlglot import ErrorLevel, exp
 
-from sfumato.config.settings import EngineSettings
+from sfumato.config import EngineSettings
 from sfumato.engines.contributions import ContributionQuery, Contributions
 from sfumato.errors import NotSupported
 

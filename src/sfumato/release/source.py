@@ -13,13 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import cast
 
 from sqlglot import exp
 
 from sfumato.catalog import Catalog, written_types
-from sfumato.config import Config
-from sfumato.config.settings import EngineSettings
+from sfumato.config import Config, EngineSettings
 from sfumato.engines import ColumnType, Engine, engine_class, open_engine
 from sfumato.engines.contributions import ContributionQuery, check_present
 from sfumato.errors import EngineFailed, InvalidArgument, NotSupported
@@ -27,7 +26,7 @@ from sfumato.query.counting import condition
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.predicate import prune
 from sfumato.query.sql import read_filter
-from sfumato.types import MAX_TEXT, Type
+from sfumato.types import MAX_TEXT, TYPES, Type
 
 ROWS, PUBLIC = "rows", "public_keys"
 
@@ -128,8 +127,8 @@ def _check_types(types: Mapping[str, str], schema: Mapping[str, str], *, loose: 
         return None
     check_present("type", tuple(types), schema)
     for name, kind in types.items():
-        if kind not in get_args(Type):
-            raise InvalidArgument("type", f"{name} must be one of {', '.join(get_args(Type))}")
+        if kind not in TYPES:
+            raise InvalidArgument("type", f"{name} must be one of {', '.join(TYPES)}")
     return {name: cast(Type, kind) for name, kind in types.items()}
 
 
@@ -151,7 +150,7 @@ class Reading:
         if self.unit in self.key:
             raise InvalidArgument("key", f"{self.unit} is the unit: people are counted, not named")
         for name in self.key:
-            if schema[name] not in get_args(Type):
+            if schema[name] not in TYPES:
                 raise InvalidArgument("key", f"{name} has a type that cannot be a key; cast it in a view")
         numeric = ("integer", "number", "text") if source.loose else ("integer", "number")
         for name in self.values:
@@ -173,7 +172,7 @@ class Reading:
         columns = {
             name: Column(name, cast(Type, kind))
             for name, kind in source.schema().items()
-            if name.casefold() != self.unit.casefold() and kind in get_args(Type)
+            if name.casefold() != self.unit.casefold() and kind in TYPES
         }
         try:
             return condition(prune(read_filter(self.filter, TablePolicy(ROWS, self.unit, columns, {}))))

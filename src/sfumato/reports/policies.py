@@ -140,7 +140,7 @@ def _attribute(
 
 
 def _list_types(settings: ReportSettings, catalog: Catalog) -> dict[str, str]:
-    """Attributes that are lists, by what they are lists of."""
+    """The types of attributes that are lists, such as "list of text"."""
     lists = catalog.engine(settings.table).lists(settings.table)
     return {name: LISTS + kind for name, kind in lists.items() if name in settings.attributes}
 

@@ -16,7 +16,8 @@ from typing import Any, Self
 import duckdb
 from sqlglot import exp
 
-from sfumato.config.settings import TIMEOUT_S, EngineSettings
+from sfumato.config import EngineSettings
+from sfumato.config.settings import TIMEOUT_S
 from sfumato.engines.base import CLOSED, ColumnType, Engine
 from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.duckdb.contributions import DuckDBContributions

@@ -27,8 +27,9 @@ import duckdb
 from sqlglot import exp
 
 from sfumato.engines.duckdb.execution import attempt
-from sfumato.engines.duckdb.types import SQL_TYPES, bare
+from sfumato.engines.duckdb.types import bare
 from sfumato.errors import EngineFailed
+from sfumato.types import TYPES
 
 Columns: TypeAlias = Mapping[str, str]
 Reader: TypeAlias = Callable[[Sequence[str], Columns], exp.Expr]
@@ -162,7 +163,7 @@ def make_view(
     if source.header is None or written is None:
         columns = describe(connection, source.relation({}))
     else:
-        columns = {column: SQL_TYPES.get(written.get(column, "text"), "VARCHAR") for column in source.header}
+        columns = {column: TYPES[written.get(column, "text")].duckdb for column in source.header}
     cells = [_plain(column, kind) for column, kind in columns.items()]
     if source.header is not None:
         cells = [_moment(name) if kind in _MOMENTS else _plain(name, kind) for name, kind in columns.items()]

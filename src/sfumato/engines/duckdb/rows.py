@@ -13,11 +13,10 @@ from sfumato.engines.base import ColumnType
 from sfumato.engines.contributions import ContributionQuery, check_present
 from sfumato.engines.duckdb.codes import identifying_columns, value_columns
 from sfumato.engines.duckdb.contributions import DuckDBContributions
-from sfumato.engines.duckdb.types import SQL_TYPES
 from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.errors import InvalidArgument
 from sfumato.query.counting import usable
-from sfumato.types import MAX_DIGITS, Type
+from sfumato.types import MAX_DIGITS, TYPES, Type
 
 _BIG = frozenset(("HUGEINT", "UBIGINT"))
 
@@ -76,7 +75,7 @@ class RowReader:
         columns = [
             _column(name)
             if written.get(name, "text") == "text"
-            else exp.alias_(_try_cast(name, SQL_TYPES[written[name]]), name, quoted=True)
+            else exp.alias_(_try_cast(name, TYPES[written[name]].duckdb), name, quoted=True)
             for name in self.schema(self.query.table)
         ]
         return exp.select(*columns).from_(table).subquery("typed")
@@ -108,7 +107,7 @@ class RowReader:
         read, failed, given = [], [], []
         for old, (name, kind) in zip(names, kinds.items(), strict=True):
             # Numbers compare with those of their own width only.
-            cell = _try_cast(old, self._native[name] if kind == "number" else SQL_TYPES[kind])
+            cell = _try_cast(old, self._native[name] if kind == "number" else TYPES[kind].duckdb)
             read.append(exp.alias_(cell, name, quoted=True))
             given.append(exp.Not(this=_is_null(_column(old))))
             failed.append(exp.and_(given[-1].copy(), _is_null(cell.copy())))

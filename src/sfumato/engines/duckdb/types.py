@@ -40,16 +40,6 @@ LIST_TYPES: Mapping[str, ColumnType] = {
 }
 """Lists, by the type of their elements. Not UBIGINT: its values may not fit into 64 bits with a sign."""
 
-SQL_TYPES: Mapping[str, str] = {
-    "text": "VARCHAR",
-    "integer": "BIGINT",
-    "number": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-}
-"""What a column becomes whose type was written by the owner."""
-
 
 def bare(kind: str) -> str:
     """DECIMAL(18,3) is a DECIMAL, ENUM('a', 'b') an ENUM; DECIMAL(18,3)[] is neither."""

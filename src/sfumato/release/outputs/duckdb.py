@@ -27,21 +27,17 @@ from sfumato.release.outputs.base import (
 )
 from sfumato.release.statement import only_statement, statement_text
 from sfumato.release.table import Released
+from sfumato.types import TYPES
 from sfumato.wire.frames import relation
 
-_KINDS: Mapping[str, str] = {
-    "VARCHAR": "text",
-    "BIGINT": "integer",
-    "DOUBLE": "number",
-    "BOOLEAN": "boolean",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-}
+_TYPES_BY_NAME = {row.duckdb: name for name, row in TYPES.items()}
 
 
 def fetch(rows: duckdb.DuckDBPyRelation, statement: Mapping[str, Any]) -> Released:
     """The table that a relation is."""
-    columns = {name: _KINDS.get(str(kind), str(kind)) for name, kind in zip(rows.columns, rows.types, strict=True)}
+    columns = {
+        name: _TYPES_BY_NAME.get(str(kind), str(kind)) for name, kind in zip(rows.columns, rows.types, strict=True)
+    }
     return Released(columns, rows.fetchnumpy(), statement)
 
 

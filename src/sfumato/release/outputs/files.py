@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from sfumato.release.outputs.base import (
 from sfumato.release.outputs.duckdb import fetch
 from sfumato.release.statement import parse_statement, statement_text, statement_types
 from sfumato.release.table import Released
+from sfumato.types import TYPES
 from sfumato.wire.frames import relation
 
 ROW_GROUP = 122_880
@@ -67,27 +67,12 @@ def from_payload(content: bytes, statement: Mapping[str, Any]) -> Released:
         raise InvalidArgument("table", "is not a Parquet file, or it is damaged") from None
 
 
-# Exact and the same everywhere; Python writes the shortest digits that read back as the same number.
-_WRITE: Mapping[str, Callable[[Any], str]] = {
-    "boolean": lambda value: "true" if value else "false",
-    "timestamp": lambda value: str(value.isoformat(sep=" ")),
-}
-_READ: Mapping[str, Callable[[str], Any]] = {
-    "text": lambda cell: cell,
-    "integer": int,
-    "number": lambda cell: float(cell) if cell else None,
-    "boolean": {"true": True, "false": False}.__getitem__,
-    "date": date.fromisoformat,
-    "timestamp": datetime.fromisoformat,
-}
-
-
 def to_csv(released: Released) -> bytes:
     """The table as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180; with "\n" alone, Python 3.11 leaves "\r" unquoted
     writer.writerow(released.columns)
-    columns = [map(_WRITE.get(kind, _READ["text"]), released.values(name)) for name, kind in released.columns.items()]
+    columns = [map(TYPES[kind].to_csv, released.values(name)) for name, kind in released.columns.items()]
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue().encode()
 
@@ -100,7 +85,7 @@ def from_csv(content: bytes, statement: Mapping[str, Any]) -> Released:
         header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
         columns = {name: kinds.get(name, "text") for name in header}
         cells = zip(*rows, strict=True) if rows else [()] * len(header)
-        data = {name: [*map(_READ[columns[name]], cell)] for name, cell in zip(header, cells, strict=True)}
+        data = {name: [*map(TYPES[columns[name]].from_csv, cell)] for name, cell in zip(header, cells, strict=True)}
     except (ValueError, KeyError, csv.Error):
         raise InvalidArgument("table", "is not a CSV file with the columns that are stated, or it is damaged") from None
     finally:

@@ -21,6 +21,7 @@ from sfumato.release.outputs.base import (
 )
 from sfumato.release.statement import only_statement, statement_text
 from sfumato.release.table import Released
+from sfumato.types import TYPES
 
 if TYPE_CHECKING:
     import psycopg
@@ -137,7 +138,7 @@ class PostgresTarget(Target):
 
         table, beside = (sql.Identifier(schema, name) for name in self._tables)
         names = [*map(sql.Identifier, released.columns)]
-        kinds = [*map(_POSTGRES_TYPES.__getitem__, released.columns.values())]
+        kinds: list[Any] = [TYPES[kind].postgres for kind in released.columns.values()]
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}").format(name, sql.SQL(kind)) for name, kind in zip(names, kinds, strict=True)
         )
@@ -167,27 +168,11 @@ class PostgresTarget(Target):
             return load_sorted(statement, lambda: _fetch(cursor, statement))
 
 
-_POSTGRES_TYPES: Mapping[str, Any] = {
-    "text": "text",
-    "integer": "bigint",
-    "number": "double precision",
-    "boolean": "boolean",
-    "date": "date",
-    "timestamp": "timestamp",
-}
-_POSTGRES_KINDS: Mapping[int, str] = {
-    25: "text",
-    20: "integer",
-    701: "number",
-    16: "boolean",
-    1082: "date",
-    1114: "timestamp",
-}
-"""By the numbers that PostgreSQL gives its types."""
+_TYPES_BY_OID = {row.postgres_oid: name for name, row in TYPES.items()}
 
 
 def _fetch(cursor: Cursor, statement: Mapping[str, Any]) -> Released:
-    columns = {at.name: _POSTGRES_KINDS.get(at.type_code, str(at.type_code)) for at in cursor.description or ()}
+    columns = {at.name: _TYPES_BY_OID.get(at.type_code, str(at.type_code)) for at in cursor.description or ()}
     cells = [*zip(*cursor.fetchall(), strict=True)] or [()] * len(columns)
     return Released(columns, dict(zip(columns, cells, strict=True)), statement)
 
