@@ -25,6 +25,7 @@ from sfumato.release.bounding import KeyOrder, Pairs, count_people, fold_pairs
 from sfumato.release.bounding.pairs import PairCodes
 from tests.contracts.contributions import SECRET, SELECT, bits, rank, text_bits
 from tests.helpers.false_alarms import unlikely
+from tests.helpers.repeats import repeats
 from tests.release.test_bounding import ENGINE, ROWS, WORKSPACE, fill, public
 
 pytestmark = pytest.mark.slow
@@ -131,7 +132,7 @@ numbers = st.sampled_from([None, NAN, INF, -INF, 0.0, -0.0, 0.125, 0.375, -7.0, 
 numbers = numbers.map(lambda number: None if number is None else float(number))
 triples = st.lists(st.tuples(st.integers(-3, 5) | st.none(), st.integers(-5, 9) | st.none(), numbers), max_size=60)
 few = st.integers(1, 5)
-examples = settings(max_examples=30, deadline=None)
+examples = settings(max_examples=repeats(15, 300), deadline=None)  # the same ones in every run
 TYPES = ("INTEGER", "INTEGER", "DOUBLE")
 
 

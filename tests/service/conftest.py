@@ -20,6 +20,14 @@ def portal() -> Iterator[BlockingPortal]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def shared(portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One service for all calls that are refused, or that do not mind what others have asked."""
+    served = new_served(tmp_path_factory.mktemp("shared") / "world", portal)
+    with served.session:
+        yield served
+
+
 @pytest.fixture
 def serving(portal: BlockingPortal, tmp_path: Path) -> Iterator[Callable[..., Served]]:
     """`new_served`, for as long as the test takes."""

@@ -121,10 +121,10 @@ class TestRecall:
         assert "content-type" not in found.headers
 
     @pytest.mark.parametrize("form", ["", "{}", '"x"', '"{}', '"{} "', '"x{}"', '"*"', '*, "x"', "w/{}", 'W/W/"{}"'])
-    def test_modified(self, served: Served, form: str) -> None:
-        key = served.key()
-        digest = digest_of(served.ask(key))
-        assert served.get(f"/v1/answers/{digest}", key, if_none_match=form.format(digest)).status == 200
+    def test_modified(self, shared: Served, form: str) -> None:
+        key = shared.key()
+        digest = digest_of(shared.ask(key))
+        assert shared.get(f"/v1/answers/{digest}", key, if_none_match=form.format(digest)).status == 200
 
     def test_tags_in_several_headers(self, served: Served) -> None:
         key = served.key()
@@ -188,8 +188,8 @@ class TestCharges:
         assert reply.json["detail"].startswith("cursor:")
 
     @pytest.mark.parametrize("text", ["0", "-1", "1001", "x", "", "1e2", "99999999999999999999", "%D9%A3", "1.0", "+1"])
-    def test_bad_rows(self, served: Served, text: str) -> None:
-        reply = served.get(f"/v1/budget/charges?rows={text}", served.key())
+    def test_bad_rows(self, shared: Served, text: str) -> None:
+        reply = shared.get(f"/v1/budget/charges?rows={text}", shared.key())
         assert (reply.status, reply.json["detail"].partition(":")[0]) == (400, "rows")
 
     def test_reservations_are_on_one_page_only(self, served: Served) -> None:
@@ -235,8 +235,8 @@ class TestCharges:
             ),
         ],
     )
-    def test_bad_usage(self, served: Served, query: str) -> None:
-        reply = served.get(f"/v1/admin/usage?{query}", served.key("omar"))
+    def test_bad_usage(self, shared: Served, query: str) -> None:
+        reply = shared.get(f"/v1/admin/usage?{query}", shared.key("omar"))
         assert (reply.status, reply.kind) == (400, "invalid-argument")
 
 

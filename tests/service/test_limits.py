@@ -57,8 +57,8 @@ class TestLimits:
 
     @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
     @pytest.mark.parametrize("path", ["/v1/answers", "/v1/estimates"])
-    def test_not_an_object(self, served: Served, path: str, body: bytes) -> None:
-        reply = served.call("POST", path, key=served.key(), body=body)
+    def test_not_an_object(self, shared: Served, path: str, body: bytes) -> None:
+        reply = shared.call("POST", path, key=shared.key(), body=body)
         assert (reply.status, reply.kind) == (400, "invalid-argument")
         assert reply.json["detail"].startswith("body:")
 
@@ -79,11 +79,11 @@ class TestLimits:
 
     @pytest.mark.parametrize("depth", [10, 50, 100, 400, 900, 950, 980, 990, 1000, 2000])
     @pytest.mark.parametrize("word", ["not", "and", "n", "x", "or"])
-    def test_nested_filters(self, served: Served, depth: int, word: str) -> None:
+    def test_nested_filters(self, shared: Served, depth: int, word: str) -> None:
         opened, closed = ("[", "]") if word in ("and", "or") else ("", "")
         where = f'{{"{word}": {opened}' * depth + '{"region": "emea"}' + f"{closed}}}" * depth
         body = (json.dumps({**TOTAL, "where": 0})[:-2] + where + "}").encode()
-        reply = served.call("POST", "/v1/answers", key=served.key(), body=body)
+        reply = shared.call("POST", "/v1/answers", key=shared.key(), body=body)
         fine = (200,) if depth == 10 and word in ("not", "and", "or") else (200, 422) if depth == 50 else (400, 422)
         assert reply.status in fine
 
@@ -123,13 +123,13 @@ class TestLimits:
     )
 
     @pytest.mark.parametrize("question", QUESTIONS, ids=range(len(QUESTIONS)))
-    def test_wrong_types(self, served: Served, question: dict[str, Any]) -> None:
-        key = served.key()
+    def test_wrong_types(self, shared: Served, question: dict[str, Any]) -> None:
+        key = shared.key()
         for path in ("/v1/answers", "/v1/estimates"):
-            reply = served.call("POST", path, key=key, json=question)
+            reply = shared.call("POST", path, key=key, json=question)
             assert (reply.status, reply.kind) == (422, "not-supported")
             assert len(reply.body) < 3000
-        assert served.reserved() == NOTHING
+        assert shared.reserved() == NOTHING
 
     def test_a_number_that_is_infinite(self, served: Served) -> None:
         body = json.dumps({**TOTAL, "where": {"n": 0}}).replace("0}", "1e400}").encode()

@@ -78,8 +78,8 @@ class TestProblems:
         assert Problem.from_dict(reply.json).to_dict() == reply.json
 
     @pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.name)
-    def test_every_type_leads_to_a_page(self, kind: Any, served: Served) -> None:
-        page = served.get(PLACE + kind.name)
+    def test_every_type_leads_to_a_page(self, kind: Any, shared: Served) -> None:
+        page = shared.get(PLACE + kind.name)
         assert page.status == 200
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert kind.title in page.body.decode()
@@ -99,8 +99,8 @@ class TestProblems:
 
     @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "HEAD", "BREW"])
     @pytest.mark.parametrize("path", ["/v1/answers", "/v1/budget", "/healthz", f"/v1/answers/{UNKNOWN}"])
-    def test_other_methods(self, served: Served, method: str, path: str) -> None:
-        reply = served.call(method, path)
+    def test_other_methods(self, shared: Served, method: str, path: str) -> None:
+        reply = shared.call(method, path)
         if (path, method) == ("/healthz", "HEAD"):  # balancers look so; a server leaves the body out
             assert reply.status == 200
             return
