@@ -13,6 +13,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -24,7 +25,7 @@ from sfumato.accounting import NOTHING
 from sfumato.catalog import Catalog
 from sfumato.config import Config
 from sfumato.errors import BudgetExhausted, Failed, NotSupported, SfumatoError
-from sfumato.ledger import Debit, Reservation, Revealed, Settled, accounts_of
+from sfumato.ledger import Debit, Reservation, Revealed, accounts_of
 from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import Key, Plan, plan
@@ -58,12 +59,7 @@ def answer(planned: PlannedRequest, runtime: Runtime, now: datetime, *, resume: 
         settled = spend(purchase, runtime.ledger, runtime.flights, now, resume=resume)
     except BudgetExhausted as refusal:
         raise _add_way_out(refusal, debit, plan, runtime, now) from None
-    return complete(settled, revealed.get(settled.body))
-
-
-def complete(settled: Settled, stored: StoredAnswer | None = None) -> Answer:
-    """The answer that leaves: as it is stored, with what the moment adds to its receipt."""
-    stored = stored or StoredAnswer.from_json(settled.body)
+    stored = revealed.get(settled.body) or StoredAnswer.from_json(settled.body)
     return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
 
 
@@ -196,7 +192,11 @@ class Planner:
 
     def plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
         """The plan of a request under the policy at `now`, or a refusal in the analyst's words."""
-        policy, spelling = self._catalog.policy(now), _spelling(request)
+        policy = self._catalog.policy(now)
+        spelling = f"sql {request}" if isinstance(request, str) else None  # a text that no other request has
+        if type(request) is dict:
+            with suppress(TypeError, ValueError, RecursionError):
+                spelling = json.dumps(request, separators=(",", ":"))
         with self._lock:
             known = None if spelling is None else self._plans.get((analyst, spelling))
             if known is not None and known[0] is policy:
@@ -253,13 +253,3 @@ class Planner:
             worst=made.mechanism.worst,
         )
         return PlannedRequest(made, debit)
-
-
-def _spelling(request: RequestLike) -> str | None:
-    """A request as text that no other request has; None where it has none."""
-    if isinstance(request, str):
-        return f"sql {request}"
-    try:
-        return json.dumps(request, separators=(",", ":")) if type(request) is dict else None
-    except (TypeError, ValueError, RecursionError):
-        return None

@@ -17,7 +17,7 @@ from msgspec.structs import replace as replace_fields
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
-from sfumato.answer import Planner, answer, answer_listing, complete
+from sfumato.answer import Planner, answer, answer_listing
 from sfumato.catalog import Catalog
 from sfumato.config import Config, load_config, noise_key
 from sfumato.errors import Conflict, InvalidArgument, NotFound, SfumatoError
@@ -49,6 +49,7 @@ from sfumato.wire import (
     Estimate,
     MeasureInfo,
     Report,
+    StoredAnswer,
     TableRow,
     Tables,
 )
@@ -272,7 +273,8 @@ class Session:
             settled = self._runtime.ledger.recall(own, digest, lambda table: self._paying(analyst, table), now)
         if settled is None:
             raise NotFound("there is no such answer; ask again, which is free where it was answered before")
-        return complete(settled)
+        stored = StoredAnswer.from_json(settled.body)
+        return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
 
     def _own(self, analyst: str) -> str:
         """The name of an analyst's own account."""

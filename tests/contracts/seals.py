@@ -251,8 +251,8 @@ class SealsContract(LedgerPlace):
 
         statements, made = [], Books.__init__
 
-        def counting(books: Books, run: Any) -> None:
-            made(books, lambda sql, *values: statements.append(sql) or run(sql, *values))
+        def counting(books: Books, run: Any, *needs: Any) -> None:
+            made(books, lambda sql, *values: statements.append(sql) or run(sql, *values), *needs)
 
         with monkeypatch.context() as patched:
             patched.setattr(Books, "__init__", counting)

@@ -12,7 +12,7 @@ from sfumato.errors import InvalidArgument
 
 Number: TypeAlias = int | float | Fraction | Decimal
 
-LARGEST_BITS = 200
+MAX_BITS = 200
 FINEST_BITS = 2000
 
 
@@ -30,7 +30,7 @@ def rational(name: str, value: Number, *, between: tuple[float, float] | None = 
         exact = Fraction(value)
     else:  # with Python's own integers inside: a numpy integer would overflow later
         exact = Fraction(int(value.numerator), int(value.denominator))
-    if exact.numerator.bit_length() - exact.denominator.bit_length() > LARGEST_BITS:
+    if exact.numerator.bit_length() - exact.denominator.bit_length() > MAX_BITS:
         raise InvalidArgument(name, "is too large to compute with")
     if exact.denominator.bit_length() > FINEST_BITS:
         raise InvalidArgument(name, "has more digits than can be computed with")

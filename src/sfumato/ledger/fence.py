@@ -29,6 +29,7 @@ from sfumato.ledger.store import translate_errors
 
 GONE = "the ledger's fence is gone or belongs to another ledger; run: sfumato budget recover"
 UNWRITABLE = "the ledger's fence cannot be read or written, so no answer may leave; see [ledger] fence"
+FULL = "the disk is full"
 
 _COMPACT_AT = 1 << 18
 # With the time: a new file may get the inode of a replaced one, and compacted files have the same size.
@@ -187,7 +188,9 @@ class Fence:
             with self._mutex:
                 if together is not known:
                     # A newline on both sides: a line torn by a power cut spoils nothing but itself.
-                    _write_all(descriptor, b"\n" + mark.to_line() + b"\n")
+                    line = b"\n" + mark.to_line() + b"\n"
+                    if os.write(descriptor, line) != len(line):
+                        raise OSError(FULL)
                     self._read = (_state(os.fstat(descriptor)), together)
             # After a failed sync the next one may report success without writing: then the whole file is replaced.
             self._doubtful = True
@@ -201,7 +204,9 @@ class Fence:
         beside = self.path.with_name(self.path.name + ".new")
         descriptor = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
         try:
-            _write_all(descriptor, mark.to_line() + b"\n")
+            line = mark.to_line() + b"\n"
+            if os.write(descriptor, line) != len(line):
+                raise OSError(FULL)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -232,11 +237,6 @@ def _join_lines(content: bytes) -> Mark | None:
         with suppress(ValueError, TypeError, KeyError, AttributeError, InvalidArgument):
             marks.append(Mark.from_line(line))
     return functools.reduce(operator.or_, marks) if marks else None
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    if os.write(descriptor, content) != len(content):
-        raise OSError("the disk is full")
 
 
 def default_path(place: str, identity: str) -> Path:

@@ -99,7 +99,7 @@ class Ledger:
         """One state of the books. Raises `LedgerFailed` if they are of another version or do not follow the fence."""
         mark = self.fence.mark()  # before the transaction: a later mark could be ahead of what it sees
         with self._store.reading() as run:
-            books = _check_version(Books(run))
+            books = Books(run, LATEST)
             self._check_continues(books, mark)
             yield books
 
@@ -108,7 +108,7 @@ class Ledger:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
         with self._store.writing() as run:
-            books = _check_version(Books(run))
+            books = Books(run, LATEST)
             self._check_continues(books, mark)
             yield books
 
@@ -248,7 +248,7 @@ class Ledger:
         """Everything that is wrong with the books, in words; empty if they are right."""
         mark = self.fence.mark()
         with self._store.reading() as run:
-            books = _check_version(Books(run))
+            books = Books(run, LATEST)
             problems: list[str] = []
             try:
                 problems += differences(books)
@@ -261,7 +261,7 @@ class Ledger:
         """Make a restored copy safe to serve (`sfumato.ledger.recovery`). Returns what accounts were charged for it."""
         mark = self.fence.mark()
         with self._store.writing() as run:
-            books = _check_version(Books(run))
+            books = Books(run, LATEST)
             before = books.head.sequence
             after = recover(books, mark, accounts, now)
             if after is None:
@@ -273,12 +273,11 @@ class Ledger:
     def migrate(self) -> int:
         """Bring an older ledger to this schema. Returns the number of migrations."""
         with self._store.writing() as run:
-            books = Books(run)
-            steps = LATEST - books.head.version
-            if steps < 0:
-                _check_version(books)
-            migrate(run, books.head.version)
-            return steps
+            version = Books(run).head.version
+            if version > LATEST:
+                Books(run, LATEST)  # raises: it is newer
+            migrate(run, version)
+            return LATEST - version
 
     def close(self) -> None:
         self._store.close()
@@ -288,14 +287,3 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _check_version(books: Books) -> Books:
-    version = books.head.version
-    if version < LATEST:
-        raise LedgerFailed(
-            f"the ledger has schema {version} and this Sfumato needs {LATEST}; run: sfumato budget migrate"
-        )
-    if version > LATEST:
-        raise LedgerFailed(f"the ledger has schema {version}, newer than this Sfumato's {LATEST}; upgrade Sfumato")
-    return books

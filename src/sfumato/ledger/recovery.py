@@ -32,7 +32,7 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     for held in books.reservations():
         rules.keep(books, held, now)
     books.renew_nonces()
-    prices = {account.name: rules.prices(account) for account in accounts}
+    prices = {account.name: rules.prices_text(account.budget.prices) for account in accounts}
     for name, target in targets(books, known, accounts, copied, now).items():
         balance = books.balance(name, target.period) or Balance(name, target.period, prices.get(name, ""))
         missing = (SpentTotal(target.period, balance.spent) | target).spent - balance.spent

@@ -34,6 +34,7 @@ from sfumato.ledger.types import (
 from sfumato.mechanisms import Step
 
 KEY_REUSED = "this Idempotency-Key was sent before with another body; use a new key for every new call"
+NO_BALANCE = "a reservation has no balance; run: sfumato budget verify"
 IN_FLIGHT = "a call with this Idempotency-Key is being answered at this moment; send it again"
 
 
@@ -64,7 +65,7 @@ def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
     worst, found = step_charges(debit.worst), []
     for account in debit.accounts:
         charge = sum(unpaid(worst, books.paid_steps(account.name, debit.atom)).values(), NOTHING)
-        if charge or account is debit.own:
+        if charge != NOTHING or account is debit.own:
             found.append((account, charge))
     return found
 
@@ -72,22 +73,21 @@ def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
 # -- accounts --
 
 
-def prices(account: Account) -> str:
-    """What a unit and a call mean. Amounts with different prices cannot be added."""
-    return f"epsilon_per {account.budget.prices.epsilon_per}, delta_per {account.budget.prices.delta_per}"
+prices_text = "epsilon_per {0.epsilon_per}, delta_per {0.delta_per}".format
+"""What a unit and a call mean. Amounts with different prices cannot be added."""
 
 
 def current_balance(books: Books, account: Account, now: datetime) -> Balance:
     """The balance of the period at `now`, or of a later period that has begun already."""
     start, _ = account.budget.period(now)
     period = "" if start is None else start.isoformat()
-    balance = books.balance(account.name)
+    balance, prices = books.balance(account.name), prices_text(account.budget.prices)
     if balance is None or balance.period < period:
-        return Balance(account.name, period, prices(account))
-    if balance.prices not in ("", prices(account)):
+        return Balance(account.name, period, prices)
+    if balance.prices not in ("", prices):
         raise ConfigError(
             account.name,
-            f"has spent units of {balance.prices} in this period, and its budget now says {prices(account)}; "
+            f"has spent units of {balance.prices} in this period, and its budget now says {prices}; "
             "put it back until the period ends, or give the account another name",
         )
     return balance
@@ -103,14 +103,18 @@ def standing(account: Account, balance: Balance, now: datetime) -> Standing:
 def fits(account: Account, balance: Balance, charge: Charge, now: datetime) -> bool:
     """Whether an account may pay a charge. A part of the charge that is zero fits even where less than zero is left."""
     left = standing(account, balance, now).left
-    pairs = (charge.information, left.information), (charge.calls, left.calls)
-    return account.budget.mode == "track" or all(not amount or amount <= most for amount, most in pairs)
+    return account.budget.mode == "track" or (
+        (not charge.information or charge.information <= left.information)
+        and (not charge.calls or charge.calls <= left.calls)
+    )
 
 
 def mark(books: Books, accounts: Iterable[Account], now: datetime) -> Mark:
     """What the fence has to hold before an answer that these accounts pay for leaves."""
-    balances = [current_balance(books, account, now) for account in accounts]
-    totals = {balance.account: SpentTotal(balance.period, balance.spent) for balance in balances}
+    totals = {}
+    for account in accounts:
+        balance = current_balance(books, account, now)
+        totals[account.name] = SpentTotal(balance.period, balance.spent)
     return Mark(books.head.id, books.head.sequence, books.head.hash, totals)
 
 
@@ -171,7 +175,9 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
             raise LedgerFailed("this answer costs more than was reserved for it, so it does not leave")
         names = part.account, part.period, held.analyst, held.digest
         row = Row(at, "settle", *names, NOTHING - part.charge, charge)
-        balance = _balance(books, part)
+        balance = books.balance(part.account, part.period)
+        if balance is None:
+            raise LedgerFailed(NO_BALANCE)
         if own:
             current = current_balance(books, debit.own, now)  # of a later period, if one began since it was reserved
             left = standing(debit.own, balance + row if balance.period == current.period else current, now)
@@ -190,17 +196,12 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
 def keep(books: Books, held: Reservation, now: datetime) -> None:
     """Spend the worst case of a reservation and end it."""
     for part in held.parts:
+        balance = books.balance(part.account, part.period)
+        if balance is None:
+            raise LedgerFailed(NO_BALANCE)
         names = part.account, part.period, held.analyst, held.digest
-        row = Row(moment_text(now), "keep", *names, NOTHING - part.charge, part.charge)
-        books.move(_balance(books, part), row)
+        books.move(balance, Row(moment_text(now), "keep", *names, NOTHING - part.charge, part.charge))
     books.delete_reservation(held)
-
-
-def _balance(books: Books, part: ReservationPart) -> Balance:
-    balance = books.balance(part.account, part.period)
-    if balance is None:
-        raise LedgerFailed("a reservation has no balance; run: sfumato budget verify")
-    return balance
 
 
 def _receipt(settled: Settled, debit: Debit, steps: Iterable[str]) -> str:

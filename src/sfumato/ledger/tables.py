@@ -38,12 +38,20 @@ _RESERVATIONS = "SELECT account, digest, at, analyst, atom, epoch, version, requ
 class Books:
     """The tables, inside one transaction. Balances are read once: nothing else can change them in the meantime."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, needs: int | None = None) -> None:
+        """Raise `LedgerFailed` if the schema is not the one that the caller `needs`; None takes any."""
         self.run = run
         heads = run("SELECT id, version, sequence, head FROM ledger")
         if len(heads) != 1:
             raise LedgerFailed(SPOILT)
         self.head = Head(*heads[0])
+        version = self.head.version
+        if needs is not None and version < needs:
+            raise LedgerFailed(
+                f"the ledger has schema {version} and this Sfumato needs {needs}; run: sfumato budget migrate"
+            )
+        if needs is not None and version > needs:
+            raise LedgerFailed(f"the ledger has schema {version}, newer than this Sfumato's {needs}; upgrade Sfumato")
         self._balances: dict[tuple[str, str | None], Balance | None] = {}
 
     # -- the journal and its sums --
@@ -80,11 +88,13 @@ class Books:
             which = "ORDER BY period DESC LIMIT 1" if period is None else "AND period = ?"
             values = (account,) if period is None else (account, period)
             found = self.run(f"SELECT {_BALANCE} FROM balances WHERE account = ? {which}", *values)  # noqa: S608
-            self._balances[account, period] = _balance(found[0]) if found else None
+            read = [Balance(*row[:3], *map(read_charge, row[3:])) for row in found]
+            self._balances[account, period] = read[0] if read else None
         return self._balances[account, period]
 
     def balances(self) -> list[Balance]:
-        return list(map(_balance, self.run(f"SELECT {_BALANCE} FROM balances ORDER BY 1, 2")))  # noqa: S608
+        found = self.run(f"SELECT {_BALANCE} FROM balances ORDER BY 1, 2")  # noqa: S608
+        return [Balance(*row[:3], *map(read_charge, row[3:])) for row in found]
 
     def journal(self, after: int = 0, rows: int | None = None) -> list[Row]:
         """The rows after a sequence number, in their order."""
@@ -250,12 +260,7 @@ def rows_hash(rows: Iterable[Sequence[str | int]]) -> str:
     return hashed.hexdigest()
 
 
-def _balance(texts: tuple[Any, ...]) -> Balance:
-    account, period, prices, *amounts = texts
-    return Balance(account, period, prices, *map(read_charge, amounts))
-
-
 def _reservation(texts: tuple[Any, ...]) -> Reservation:
     account, digest, at, analyst, atom, epoch, version, request, parts = texts
-    held = tuple(ReservationPart(name, period, Charge.from_dict(amount)) for name, period, amount in json.loads(parts))
-    return Reservation(account, digest, at, analyst, atom, epoch, version, json.loads(request), held)
+    held = [ReservationPart(name, period, Charge.from_dict(amount)) for name, period, amount in json.loads(parts)]
+    return Reservation(account, digest, at, analyst, atom, epoch, version, json.loads(request), tuple(held))

@@ -235,8 +235,8 @@ def moment_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def charge_text(charge: Charge) -> str:
-    return f"{charge.information} {charge.calls}"
+charge_text = "{0.information} {0.calls}".format
+"""A charge as the tables store it."""
 
 
 def read_charge(text: str) -> Charge:

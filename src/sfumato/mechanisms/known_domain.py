@@ -45,7 +45,7 @@ class KnownNoise(Mechanism):
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
-        source = checked_source(rng).child(**self.noise_fields)
+        source = checked_source(rng).child(self.fingerprint())
         noisy = exact + self.noise.sample(source.stream(purpose="count"), len(keys))
         order = np.argsort(-noisy, kind="stable")[: self.k]
         return Release(
@@ -113,7 +113,7 @@ class KnownGumbel(Ranking):
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
-        source = checked_source(rng).child(**self.noise_fields)
+        source = checked_source(rng).child(self.fingerprint())
         picked = race(Scores(self.epsilon / self.tau, exact), source.stream(purpose="gumbel"), min(self.k, len(keys)))
         return Release(
             mechanism=self.name,

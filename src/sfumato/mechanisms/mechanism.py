@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from sfumato.accounting.charges import Charge
@@ -30,6 +30,9 @@ CountNoise: TypeAlias = Literal["laplace", "gaussian"]
 
 UNIT = Charge(1)
 CALL = Charge(0, 1)
+
+# What a row reveals: values that never change, so that lists may share them.
+_pick, _count = (lru_cache(maxsize=4096)(partial(Step, kind, UNIT)) for kind in ("pick", "count"))
 
 MAX_EPSILON = 100
 MAX_TAU = 2**31
@@ -117,13 +120,8 @@ class Mechanism(ABC):
 
     def fingerprint(self) -> bytes:
         """The mechanism and everything its noise depends on, as bytes: whatever k is, one noise, one fingerprint."""
-        return context(**self.noise_fields)
-
-    @cached_property
-    def noise_fields(self) -> dict[str, Field]:
-        """The mechanism and everything its noise depends on, by name. Its source of noise is the child of these."""
-        common: dict[str, Field] = {"mechanism": self.name, "version": 1, "epsilon": self.epsilon, "tau": self.tau}
-        return common | {name: getattr(self, name) for name in self.noise_parameters}
+        parameters: dict[str, Field] = {name: getattr(self, name) for name in self.noise_parameters}
+        return context(mechanism=self.name, version=1, epsilon=self.epsilon, tau=self.tau, **parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +158,9 @@ class Ranking(Mechanism):
         law = f"{self.noise.family} {self.noise.parameter}" if self.with_counts else None
         steps: list[Step] = []
         for place in range(1, rows + 1):
-            steps += _row_steps(place, law)
+            steps.append(_pick(place))
+            if law is not None:
+                steps.append(_count(place, law))
         return tuple(steps)
 
     def _rows(self, keys: Sequence[K], exact: Sequence[int], source: Rng) -> tuple[tuple[K, int | None], ...]:
@@ -170,10 +170,3 @@ class Ranking(Mechanism):
         stream = source.stream(purpose="count", family=self.noise.family, parameter=self.noise.parameter)
         noise = self.noise.sample(stream, len(keys)).tolist()
         return tuple([(key, count + z) for key, count, z in zip(keys, exact, noise, strict=True)])
-
-
-@lru_cache(maxsize=4096)
-def _row_steps(place: int, law: str | None) -> tuple[Step, ...]:
-    """What a row reveals: values that never change, so that lists may share them."""
-    pick = Step("pick", UNIT, place)
-    return (pick,) if law is None else (pick, Step("count", UNIT, place, law))

@@ -173,27 +173,22 @@ class DiscreteGaussian(Noise):
         draws: list[Integers] = []
         start, wanted = 0, size
         while wanted > 0:
-            stop = start + min(BLOCK, math.ceil((wanted + 3 * math.sqrt(wanted * (1 - share))) / share))
-            draws.append(self._accepted(stream, t, sigma, slice(start, stop))[:wanted])
+            stop = start + 2 * min(BLOCK, math.ceil((wanted + 3 * math.sqrt(wanted * (1 - share))) / share))
+            words = stream.words(0, start, stop - start)
+            magnitudes = _magnitudes(stream, slice(start, stop, 2), t, words[0::2])
+            z = magnitudes * (math.sqrt(0.5) / sigma)
+            z -= math.sqrt(0.5) * sigma / t
+            z *= z
+            excess = words[1::2] * 2.0**-64
+            excess -= np.exp(np.negative(z, out=z), out=z)
+            accepted = excess < 0
+            doubtful = np.abs(excess, out=excess) < CERTAIN
+            for i in np.flatnonzero(doubtful) if np.count_nonzero(doubtful) else ():
+                exponent = (int(magnitudes[i]) - self.sigma_squared / t) ** 2 / (2 * self.sigma_squared)
+                accepted[i] = Uniform(stream, start + 2 * int(i) + 1).below(_Exponential(exponent).bounds)
+            draws.append(_signed(magnitudes, words[0::2]).compress(accepted)[:wanted])
             start, wanted = stop, wanted - len(draws[-1])
         return draws[0] if len(draws) == 1 else np.concatenate([np.empty(0, np.int64), *draws])
-
-    def _accepted(self, stream: Stream, t: int, sigma: float, candidates: slice) -> Integers:
-        """The accepted ones among these candidates of scale t, in order."""
-        start, stop = 2 * candidates.start, 2 * candidates.stop
-        words = stream.words(0, start, stop - start)
-        magnitudes = _magnitudes(stream, slice(start, stop, 2), t, words[0::2])
-        z = magnitudes * (math.sqrt(0.5) / sigma)
-        z -= math.sqrt(0.5) * sigma / t
-        z *= z
-        excess = words[1::2] * 2.0**-64
-        excess -= np.exp(np.negative(z, out=z), out=z)
-        accepted = excess < 0
-        doubtful = np.abs(excess, out=excess) < CERTAIN
-        for i in np.flatnonzero(doubtful) if np.count_nonzero(doubtful) else ():
-            exponent = (int(magnitudes[i]) - self.sigma_squared / t) ** 2 / (2 * self.sigma_squared)
-            accepted[i] = Uniform(stream, start + 2 * int(i) + 1).below(_Exponential(exponent).bounds)
-        return _signed(magnitudes, words[0::2]).compress(accepted)
 
     def upper_tail(self, n: int) -> float:
         return _gaussian_tail(float(self.sigma_squared), n) / _theta(float(self.sigma_squared), 0.0) * ROUND_UP

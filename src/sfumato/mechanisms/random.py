@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import itertools
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from sfumato.accounting.numbers import Number, rational, whole
 from sfumato.errors import InvalidArgument
@@ -14,6 +16,7 @@ from sfumato.mechanisms.stream import Field, Stream, context
 MAX_SIZE = 2**30
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Rng:
     """A source of exact integer noise: `Rng.system()` or `Rng.keyed(key, context)`.
 
@@ -28,12 +31,9 @@ class Rng:
     [-8, 2, 21, 2, -20]
     """
 
-    __slots__ = ("_calls", "_seed")
-
-    def __init__(self, seed: bytes | None) -> None:
-        """Not for callers: use `Rng.system()` or `Rng.keyed(...)`."""
-        self._seed = seed
-        self._calls = itertools.count()
+    # Not for callers: use `Rng.system()` or `Rng.keyed(...)`.
+    _seed: bytes | None
+    _calls: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
     def system(cls) -> Rng:
@@ -53,9 +53,14 @@ class Rng:
     def __repr__(self) -> str:
         return "Rng.system()" if self._seed is None else "Rng.keyed(...)"
 
-    def child(self, **fields: Field) -> Rng:
-        """The source for one purpose. Of a keyed source: a function of its key, its context and `fields`."""
-        return self if self._seed is None else Rng(hmac.digest(self._seed, b"child" + context(**fields), "sha256"))
+    def child(self, encoded: bytes = b"", /, **fields: Field) -> Rng:
+        """The source for one purpose. Of a keyed source: a function of its key, its context and `fields`.
+
+        `encoded` is the `context` of the fields, where that is known already.
+        """
+        if self._seed is None:
+            return self
+        return Rng(hmac.digest(self._seed, b"child" + (encoded or context(**fields)), "sha256"))
 
     def stream(self, **fields: Field) -> Stream:
         """The words for one purpose, likewise."""

@@ -62,12 +62,12 @@ class Release(Generic[K]):
             raise InvalidArgument("k", "is longer than this list, which was cut at its own k")
         if k >= len(self.rows) + self.stopped:
             return self
-        steps = tuple(step for step in self.steps if step.place <= k and step.kind != "stop")
+        steps = [step for step in self.steps if step.place <= k and step.kind != "stop"]
         return replace(
             self,
             rows=self.rows[:k],
-            steps=steps,
-            reserve=sum((step.charge for step in steps), NOTHING),  # a full list costs its worst case
+            steps=tuple(steps),
+            reserve=sum([step.charge for step in steps], NOTHING),  # a full list costs its worst case
             stopped=False,
             complete=self.complete and k == len(self.rows),
         )

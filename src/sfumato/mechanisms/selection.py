@@ -69,7 +69,19 @@ def race(scores: Scores, stream: Stream, first: int) -> list[int]:
         bar = np.partition(low, len(low) - first)[len(low) - first]
         contenders = np.flatnonzero(high >= bar)
     contenders = contenders[np.argsort(-(low + high)[contenders], kind="stable")]
-    return _settled(scores, stream, contenders, low[contenders], high[contenders], first)
+    low, high = low[contenders], high[contenders]
+    # A cut after place j is clean when everybody before it is surely ahead of everybody behind it.
+    clean = np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]
+    likely: list[int] = contenders.tolist()
+    if clean.all():
+        return likely[:first]
+    order: list[int] = []
+    for start, stop in itertools.pairwise([0, *(np.flatnonzero(clean) + 1).tolist(), len(likely)]):
+        if len(order) >= first:
+            break
+        group = likely[start:stop]
+        order += group if len(group) == 1 else _compared(scores, stream, group)
+    return order[:first]
 
 
 def winners(scores: Scores, starts: Integers, stream: Stream) -> Integers:
@@ -113,23 +125,6 @@ def _brackets(scores: Scores, words: NDArray[np.uint64]) -> tuple[Floats, Floats
         low[words == np.uint64(2**64 - 1)] = -math.inf
         high[words == 0] = math.inf
     return low, high
-
-
-def _settled(scores: Scores, stream: Stream, contenders: Integers, low: Floats, high: Floats, first: int) -> list[int]:
-    """Contenders in their likely order; whoever overlaps across a place is compared exactly."""
-    # A cut after place j is clean when everybody before it is surely ahead of everybody behind it.
-    clean = np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]
-    runners: list[int] = contenders.tolist()
-    if clean.all():
-        return runners[:first]
-    cuts = [0, *(np.flatnonzero(clean) + 1).tolist(), len(runners)]
-    order: list[int] = []
-    for start, stop in itertools.pairwise(cuts):
-        if len(order) >= first:
-            break
-        group = runners[start:stop]
-        order += group if len(group) == 1 else _compared(scores, stream, group)
-    return order[:first]
 
 
 def _compared(scores: Scores, stream: Stream, group: list[int]) -> list[int]:

@@ -69,7 +69,7 @@ class UnknownNoise(Mechanism):
         keys, exact = ranked_rows(rows, self.limit)
         candidates = int(np.count_nonzero(exact[: self.limit]))
         # Draw 0 belongs to the threshold and draw i to row i, so neither depends on how many rows there are.
-        source = checked_source(rng).child(**self.noise_fields)
+        source = checked_source(rng).child(self.fingerprint())
         noise = self.noise.sample(source.stream(purpose="count"), candidates + 1)
         threshold = int(exact[self.limit]) + self.gap + int(noise[0])
         noisy = exact[:candidates] + noise[1:]
@@ -168,7 +168,7 @@ class UnknownGumbel(Ranking):
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = ranked_rows(rows, self.limit)
-        source = checked_source(rng).child(**self.noise_fields)
+        source = checked_source(rng).child(self.fingerprint())
         cutoff = self._choose_cutoff(exact, source)
         picked, stopped = self._pick(exact, cutoff, source)
         return Release(

@@ -1,0 +1,137 @@
+"""The shape of the code: sizes, names and layers that a newcomer can rely on.
+
+Everything here is computed from the source. A number that is close to its limit is a reason to look at the code, not
+to raise the limit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import sfumato
+
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src" / "sfumato"
+FILES = sorted(SRC.rglob("*.py"))
+
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+MAX_P90_LINES = 35
+MAX_PRIVATE_USED_ONCE = 0.30
+DUCKDB_ALLOWED = ("engines/duckdb", "release/outputs", "wire/frames.py", "demo/")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def place(path: Path) -> str:
+    return path.relative_to(SRC).as_posix()
+
+
+def functions(path: Path) -> Iterator[Function]:
+    return (node for node in ast.walk(tree(path)) if isinstance(node, Function))
+
+
+def lines_of(function: Function) -> int:
+    """The lines of a function without its decorators and its docstring."""
+    start = function.lineno
+    body = function.body
+    docstring = ast.get_docstring(function, clean=False)
+    described = body[0].end_lineno - body[0].lineno + 1 if docstring is not None and body[0].end_lineno else 0
+    return (function.end_lineno or start) - start + 1 - described
+
+
+def test_a_class_name_occurs_once() -> None:
+    names = Counter(node.name for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef))
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=place)
+def test_files_are_short(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE_LINES
+
+
+def test_functions_are_short() -> None:
+    sizes = {f"{place(path)}:{each.name}": lines_of(each) for path in FILES for each in functions(path)}
+    assert {name: size for name, size in sizes.items() if size > MAX_FUNCTION_LINES} == {}
+    assert statistics.quantiles(sizes.values(), n=10)[-1] <= MAX_P90_LINES
+    assert statistics.median(sizes.values()) <= 10
+
+
+def test_few_private_functions_are_used_once() -> None:
+    """Of the functions at the top level of modules. A name that is used once has to explain more than its body."""
+    everything = sum(isinstance(node, Function) for path in FILES for node in tree(path).body)
+    once = [
+        f"{place(path)}:{node.name}"
+        for path in FILES
+        for node in tree(path).body
+        if isinstance(node, Function) and node.name.startswith("_") and not node.name.startswith("__")
+        if len(re.findall(rf"\b{node.name}\b", path.read_text("utf-8"))) == 2
+    ]
+    assert len(once) / everything < MAX_PRIVATE_USED_ONCE, f"{len(once)} of {everything}"
+
+
+def test_limits_are_called_max() -> None:
+    wrong = re.compile(r"\b_?(?:MOST|LARGEST|LONGEST)(?:_[A-Z_]+)? *(?::[^=\n]+)?=")
+    assert [place(path) for path in FILES if wrong.search(path.read_text("utf-8"))] == []
+
+
+def test_duckdb_is_imported_where_it_is_allowed() -> None:
+    found = {
+        place(path)
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if (isinstance(node, ast.Import) and any(each.name.split(".")[0] == "duckdb" for each in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "duckdb")
+    }
+    assert {name for name in found if not name.startswith(DUCKDB_ALLOWED)} == set()
+
+
+def test_nothing_decides_by_the_text_of_an_error() -> None:
+    """No code compares, searches or cuts `str(error)` of an exception that it has caught."""
+    found = [
+        f"{place(path)}:{node.lineno}"
+        for path in FILES
+        for handler in ast.walk(tree(path))
+        if isinstance(handler, ast.ExceptHandler) and handler.name
+        for node in ast.walk(handler)
+        if isinstance(node, ast.Compare | ast.Attribute)
+        and any(ast.unparse(inner) == f"str({handler.name})" for inner in ast.iter_child_nodes(node))
+    ]
+    assert found == []
+
+
+def test_nothing_looks_into_the_text_of_a_note() -> None:
+    wrong = re.compile(r"\" in note\b(?! for)|note\.text (?:==|in)|in (?:each|note)\.text")
+    shown = [path for path in FILES if not place(path).startswith("ledger/")]  # whose notes are rows of the journal
+    assert [place(path) for path in shown if wrong.search(path.read_text("utf-8"))] == []
+
+
+def test_public_names_stand_in_one_table() -> None:
+    """`__all__`, the lazy loader and what type checkers see follow from one table."""
+    assert sorted(sfumato.__all__) == sorted(sfumato.PUBLIC)
+    for name in sfumato.__all__:
+        assert getattr(sfumato, name) is not None
+
+
+def test_layers_are_those_of_the_tree() -> None:
+    """Every module and package at the top has a place in the layers."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    placed = {name.strip() for layer in layers for name in layer.split("|")}
+    there = {f"sfumato.{path.stem}" for path in SRC.glob("*.py") if path.stem != "__init__"}
+    there |= {f"sfumato.{path.parent.name}" for path in SRC.glob("*/__init__.py")}
+    assert there == placed
