@@ -17,7 +17,7 @@ from unittest import mock
 import duckdb
 
 import sfumato as sf
-from sfumato import demo
+from sfumato.demo import demo
 
 PICTURES = Path(__file__).parent / "pictures"
 ARTICLE = "cookie-free-ads-51"
