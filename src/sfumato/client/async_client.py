@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -41,10 +40,10 @@ class AsyncClient(ClientBase):
         timeout_s: float = 60,
         retries: int = 3,
         transport: httpx2.AsyncBaseTransport | None = None,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__(url, key, timeout_s, retries)
-        self._sleep = sleep
+        self._sleep: Callable[[float], Awaitable[object]] = sleep or _sleep
         self._client = self._http.AsyncClient(transport=transport, **self._options())
 
     ask = _awaiting(calls.ask)
@@ -90,3 +89,9 @@ class AsyncClient(ClientBase):
         except self._http.RequestError as error:
             return self._lost(error)
         return ServiceReply(response.status_code, response.headers, bytes(content))
+
+
+async def _sleep(seconds: float) -> None:
+    from asyncio import sleep  # takes longer to import than all of the client
+
+    await sleep(seconds)
