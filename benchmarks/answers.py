@@ -19,7 +19,7 @@ from sfumato.accounting import Charge
 from sfumato.config import Budget, LedgerSettings
 from sfumato.config.noise_key import new_key
 from sfumato.demo import sample
-from sfumato.ledger import Account, Debit, Ledger, Reserved, Revealed, open_ledger
+from sfumato.ledger import Account, Debit, Ledger, Reserved, Revealed, open_ledger, payments
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 from sfumato.session import Session
@@ -194,10 +194,10 @@ def _reveal(payload: str) -> Revealed:
 
 
 def _reserve(books: Ledger, number: int) -> Any:
-    return books.reserve(_ask(number), _reveal, _NOW)
+    return payments.reserve(books, _ask(number), _reveal, _NOW)
 
 
 def _question(books: Ledger, number: int) -> None:
     found = _reserve(books, number)
     if isinstance(found, Reserved):
-        books.settle(_ask(number), found, "x" * 4000, _reveal, _NOW)
+        payments.settle(books, _ask(number), found, "x" * 4000, _reveal, _NOW)
