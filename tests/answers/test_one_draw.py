@@ -63,6 +63,9 @@ class Rows:
             return [(f"{Rows.state}-{place:02}", SHIFT * Rows.state + 400 - 20 * place) for place in range(15)]
         return [(region, SHIFT * Rows.state + 50 * place) for place, region in enumerate(REGIONS)]
 
+    def origin(self, *_: Any) -> str:
+        return "rows"
+
     def close(self) -> None:
         pass
 
@@ -317,7 +320,7 @@ def walked(world: World, seed: int, steps: int, patch: pytest.MonkeyPatch) -> Wa
         walk.computed[plan.atom].append((drawn[-1], json.loads(payload)))
         return payload
 
-    patch.setattr("sfumato.catalog.DuckDBEngine", Rows)
+    patch.setattr("sfumato.catalog.open_engine", Rows)
     patch.setattr(answers, "Rng", Noted)
     patch.setattr(answers, "_compute", noted)
     walk = Walk(world, seed)

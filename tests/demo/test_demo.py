@@ -108,7 +108,7 @@ def test_the_object_has_the_shape_of_an_answer(finished: demo.Demo) -> None:
     assert {"question", "rows", "stopped", "receipt", "notes"} <= set(answer)
     assert answer["receipt"]["error95"] == {"members": 26}
     assert answer["rows"][0].keys() == {"article", "members"}
-    assert answer["notes"] == ["groups below a noisy threshold are absent"]
+    assert [note["code"] for note in answer["notes"]] == ["small-groups-absent"]
     bound = epsilon(3000, 30, 0.15, 1e-10, 7e-9)
     assert bound <= serial["guarantee"]["epsilon"] < bound + 0.01
 

@@ -158,7 +158,7 @@ def test_a_repeat_is_the_same_in_another_process(place):
         first = lasting(asked(session, ["a1"], case, ("tree", "monotone"), attribute="title", granularity="day"))
     code = (
         "import sys, json; from datetime import date\n"
-        "from tests.helpers.adverts import *\nfrom tests.reporting.test_consistency import *\n"
+        "from tests.helpers.adverts import *\nfrom tests.reports.test_consistency import *\n"
         "world, case = Adverts(Path(sys.argv[1])), Case(1, 1, 0, (0, 8), 'a1')\n"
         "with world.open() as session:\n"
         "    print(lasting(asked(session, ['a1'], case, ('tree', 'monotone'), attribute='title', granularity='day')))"
