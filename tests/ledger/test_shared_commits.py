@@ -411,18 +411,19 @@ def test_a_sync_that_fails_fails_the_whole_batch_and_the_file_is_replaced(fence,
 
 def test_an_interrupted_writer_leaves_the_others_to_write(fence, pool, monkeypatch):
     syncs = Syncs(monkeypatch)
-    real, calls = fence._add, []
+    real, calls = fence._append, []
 
-    def interrupted(marks: list[Mark]) -> None:
-        calls.append(len(marks))
+    def interrupted(known: Mark, new: Mark) -> None:
+        calls.append(new.sequence)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        real(marks)
+        real(known, new)
 
-    monkeypatch.setattr(fence, "_add", interrupted)
+    monkeypatch.setattr(fence, "_append", interrupted)
     told = [future.exception(30) for future in advanced(fence, pool, syncs)]
     assert [type(error) for error in told if error] == [KeyboardInterrupt]
-    assert calls == [1, 8, 8]
+    assert len(calls) == 3
+    assert calls[1] == calls[2]  # all marks of the batch that was interrupted, by the next of its threads
     assert Fence(fence.path).mark().sequence == 9
 
 

@@ -222,7 +222,7 @@ def told(session: Session, case: Case, options: Sequence[str], granularity: str)
     for path in case.paths:
         for attribute in (None, *ATTRIBUTES):
             report = asked(session, path, case, options, attribute=attribute, granularity=granularity)
-            assert report.options == tuple(options)
+            assert report.options == list(options)
             yield path, attribute, numbers(report)
 
 
