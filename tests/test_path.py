@@ -18,6 +18,7 @@ import pytest
 
 import sfumato
 from sfumato.session import Session
+from tests.helpers import adverts
 from tests.helpers.worlds import NOW, World, new_world
 
 SRC = str(Path(sfumato.__file__).parent)
@@ -70,6 +71,27 @@ def test_the_clock_is_read_once_per_call(world: World) -> None:
             "again": lambda: session.ask(QUESTION, analyst="anna"),
             "estimate": lambda: session.estimate(QUESTION, analyst="anna"),
             "budget": lambda: session.budget("anna"),
+        }
+        for name, call in calls.items():
+            read.clear()
+            call()
+            assert len(read) == 1, name
+
+
+def test_the_clock_is_read_once_per_report(tmp_path: Path) -> None:
+    read: list[datetime] = []
+
+    def clock() -> datetime:
+        read.append(adverts.NOW)
+        return adverts.NOW
+
+    world = adverts.new_adverts(tmp_path / "world")
+    world.write_config(report="max_versions = 2")
+    with world.open(clock) as session:
+        calls = {
+            "report": lambda: adverts.ask(session, entity={"account": "a0"}, end="2026-01-12"),
+            "again": lambda: adverts.ask(session, entity={"account": "a0"}, end="2026-01-12"),
+            "reseal": lambda: session.reseal("ads", start="2026-01-10", end="2026-01-12"),
         }
         for name, call in calls.items():
             read.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from sfumato.errors import ConfigError, Conflict, InvalidArgument, LedgerSetBack, NotFound
 from sfumato.problems import COMMAND_LINE_TYPES, PROBLEM_TYPES, problem, problem_type, read_problem
@@ -11,8 +12,8 @@ from sfumato.problems import COMMAND_LINE_TYPES, PROBLEM_TYPES, problem, problem
 def test_a_configuration_never_travels_over_http() -> None:
     error = ConfigError("tables.t.max_k", "must be at least 1")
     assert problem_type(error).name == "failed"
-    assert "max_k" not in problem(error)["detail"]
-    assert problem(error, to_owner=True) == {
+    assert "max_k" not in problem(error).detail
+    assert problem(error, to_owner=True).to_dict() == {
         "type": "/problems/configuration",
         "title": "Configuration",
         "status": 500,
@@ -23,13 +24,13 @@ def test_a_configuration_never_travels_over_http() -> None:
 @pytest.mark.parametrize("error", [NotFound("there is no analyst 'ana'"), LedgerSetBack("a copy was restored")])
 def test_only_the_owner_gets_the_words_of_every_error(error: Exception) -> None:
     seen, own = problem(error), problem(error, to_owner=True)
-    assert own["detail"] == str(error) != seen["detail"]
-    assert own | {"detail": ""} == seen | {"detail": ""}
+    assert own.detail == str(error) != seen.detail
+    assert replace(own, detail="") == replace(seen, detail="")
 
 
 @pytest.mark.parametrize("error", [InvalidArgument("rows", "must be at least 1"), Conflict("used before", reused=True)])
 def test_a_problem_is_read_back(error: Exception) -> None:
-    found = read_problem(problem(error))
+    found = read_problem(problem(error).to_dict())
     assert (type(found), str(found)) == (type(error), str(error))
 
 

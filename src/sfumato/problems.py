@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from msgspec.structs import replace
+
 from sfumato.accounting import Charge
 from sfumato.errors import (
     BudgetExhausted,
@@ -28,6 +30,7 @@ from sfumato.errors import (
     SfumatoError,
     Unauthorized,
 )
+from sfumato.wire.problem import Problem
 
 PLACE = "/problems/"
 
@@ -150,23 +153,19 @@ def problem_type(error: Exception, *, to_owner: bool = False) -> ProblemType:
     return next(fitting, _BY_NAME["failed"])
 
 
-def problem(error: Exception, kind: ProblemType | None = None, *, to_owner: bool = False) -> dict[str, Any]:
-    """An error as a problem object.
+def problem(error: Exception, kind: ProblemType | None = None, *, to_owner: bool = False) -> Problem:
+    """An error as a problem.
 
     The owner, at the command line, gets the words of every error; callers over HTTP get the `detail` of its kind.
     """
     kind = kind or problem_type(error, to_owner=to_owner)
     detail = str(error) if to_owner else kind.detail or str(error)
-    fields = {"type": PLACE + kind.name, "title": kind.title, "status": kind.status, "detail": detail}
+    found = Problem(type=PLACE + kind.name, title=kind.title, status=kind.status, detail=detail)
     if not isinstance(error, BudgetExhausted):
-        return fields
+        return found
     charges = {"asked": error.asked, "left": error.left}
-    return {
-        **fields,
-        **{name: charge.to_dict() for name, charge in charges.items() if isinstance(charge, Charge)},
-        "resets": None if error.resets is None else error.resets.isoformat(),
-        "try": [dict(request) for request in error.instead],
-    }
+    known = {name: charge for name, charge in charges.items() if isinstance(charge, Charge)}
+    return replace(found, **known, resets=error.resets, instead=[dict(request) for request in error.instead])
 
 
 def read_problem(serial: Mapping[str, Any]) -> SfumatoError:

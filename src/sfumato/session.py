@@ -81,7 +81,7 @@ class Session:
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
             self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key), self._clock)
             self._planner = Planner(self.config, self._catalog, self._runtime.epoch)
-            self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key, self._clock)
+            self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key)
             if finish:
                 self.finish()
         except BaseException:
@@ -181,8 +181,8 @@ class Session:
         interface takes it.
         """
         question = report_question(report, keywords)
-        reader = self.config.analyst(analyst)
-        return self._reports.report(question, reader.entities, self.budget(analyst).accounts[0])
+        reader, now = self.config.analyst(analyst), self._clock()
+        return self._reports.report(question, reader.entities, self._budget(analyst, now).accounts[0], now)
 
     def reseal(
         self,
@@ -199,7 +199,7 @@ class Session:
         report has promised; `NotSupported` beyond that. With an entity, all above it and all below it go with it: its
         late rows are in their numbers too. With `dry` nothing is changed, and the cost is told.
         """
-        return self._reports.reseal(report, start=start, end=end, entity=entity, dry=dry)
+        return self._reports.reseal(report, start=start, end=end, entity=entity, dry=dry, now=self._clock())
 
     def tables(self) -> Tables:
         """What may be asked about."""

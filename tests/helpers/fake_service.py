@@ -146,7 +146,7 @@ def ok(record: Any) -> httpx2.Response:
 
 def refused(error: SfumatoError, **headers: str) -> httpx2.Response:
     told = {"content-type": "application/problem+json", **headers}
-    return httpx2.Response(problem_type(error).status, content=json.dumps(problem(error)), headers=told)
+    return httpx2.Response(problem_type(error).status, content=problem(error).to_json(), headers=told)
 
 
 def page(status: int, **headers: str) -> httpx2.Response:

@@ -414,7 +414,7 @@ def test_an_interrupted_writer_leaves_the_others_to_write(fence, pool, monkeypat
     real, calls = fence._append, []
 
     def interrupted(known: Mark, new: Mark) -> None:
-        calls.append(new.sequence)
+        calls.append(new)
         if len(calls) == 2:
             raise KeyboardInterrupt
         real(known, new)
@@ -424,7 +424,8 @@ def test_an_interrupted_writer_leaves_the_others_to_write(fence, pool, monkeypat
     assert [type(error) for error in told if error] == [KeyboardInterrupt]
     assert len(calls) == 3
     assert calls[1] == calls[2]  # all marks of the batch that was interrupted, by the next of its threads
-    assert Fence(fence.path).mark().sequence == 9
+    assert calls[1].totals.keys() == {"anna", *(f"a{number}" for number in range(2, 10))}
+    assert Fence(fence.path).mark() == calls[2]
 
 
 def test_what_another_process_wrote_is_synced_before_it_counts(fence, monkeypatch):

@@ -50,7 +50,7 @@ class Broken:
 
 def entities_known(session: Session) -> None:
     """Read the table of entities, so that what fails is the counting."""
-    session._reports.entities(session._reports.policies["ads"])
+    session._reports.entities(session._reports.policies["ads"], session.now())
 
 
 def failure(session: Session, **question: Any) -> None:
@@ -265,8 +265,8 @@ def test_numbers_that_were_drawn_while_their_range_was_sealed_anew_are_not_seen(
     world.write_config(report="max_versions = 2")
     with world.open() as session:
         ask(session, entity=A0, end="2026-01-12")
-        resealed: dict[str, Any] = {"start": "2026-01-10", "end": "2026-01-12", "entity": None, "dry": False}
-        session._reports.reseal("ads", **resealed)
+        resealed: dict[str, Any] = {"start": "2026-01-10", "end": "2026-01-12"}
+        session.reseal("ads", **resealed)
         engine: Any = session._catalog.engine("ads")
         run = engine.run
 
@@ -282,7 +282,7 @@ def test_numbers_that_were_drawn_while_their_range_was_sealed_anew_are_not_seen(
         assert found.receipt.data_version == "seal 2"
         assert lasting(ask(session, entity=A0, end="2026-01-12")) == lasting(found)
         with pytest.raises(Refused):
-            session._reports.reseal("ads", **resealed)
+            session.reseal("ads", **resealed)
 
 
 def test_a_seal_that_is_not_current_any_more_stores_nothing(world):
@@ -297,7 +297,7 @@ def test_a_seal_that_is_not_current_any_more_stores_nothing(world):
             engine.run = run
             with world.open() as beside:
                 ask(beside, entity=A0, end="2026-01-12")
-                beside._reports.reseal("ads", start="2026-01-10", end="2026-01-12", entity=None, dry=False)
+                beside.reseal("ads", start="2026-01-10", end="2026-01-12")
             return rows
 
         engine.run = meanwhile
@@ -349,7 +349,7 @@ import os, signal, sys
 from datetime import datetime
 from tests.helpers.adverts import *
 with Adverts(Path(sys.argv[1])).open() as session:
-    session._reports.entities(session._reports.policies["ads"])
+    session._reports.entities(session._reports.policies["ads"], session.now())
     if sys.argv[2] == "open":
         session._catalog.engine("ads").run = lambda query: os.kill(os.getpid(), signal.SIGKILL)
     else:

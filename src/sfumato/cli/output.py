@@ -122,11 +122,11 @@ def print_problem(error: Exception, kind: ProblemType | None = None, *, as_json:
 
     found = problem(error, kind, to_owner=True)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(found.to_dict(), indent=2))
         return
     from sfumato.show.text import visible
 
-    click.echo(visible(f"sfumato: {found['title']}: {found['detail']}"), err=True)
+    click.echo(visible(f"sfumato: {found.title}: {found.detail}"), err=True)
 
 
 def open_console() -> Console:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -31,11 +31,9 @@ MAX_AGE = timedelta(minutes=1)  # of a table of entities, until it is read again
 class Reports:
     """The reports of a configuration. Thread-safe."""
 
-    def __init__(
-        self, config: Config, catalog: Catalog, seals: Seals, key: bytes, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, config: Config, catalog: Catalog, seals: Seals, key: bytes) -> None:
         self.policies = report_policies(config, catalog)
-        self._catalog, self._seals, self._clock = catalog, seals, clock
+        self._catalog, self._seals = catalog, seals
         self._cells = {
             name: Cells(policy, catalog.engine(policy.table), seals, key) for name, policy in self.policies.items()
         }
@@ -44,12 +42,14 @@ class Reports:
         self._flights = SingleFlight(failure=COULD_NOT_READ)
         self._quota = Quota()
 
-    def report(self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: AccountStanding) -> Report:
+    def report(
+        self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: AccountStanding, now: datetime
+    ) -> Report:
         """The answer to a question, for an analyst who may see `tenancy`. Free; `standing` is for the receipt."""
         request = read_report(question, self.policies)
-        entities = self.entities(request.policy)
-        planned = plan_report(request, entities, entities.find(request.entity, tenancy), tenancy, self._clock())
-        cells, repeat = self._fetch_cells(planned, standing.account)
+        entities = self.entities(request.policy, now)
+        planned = plan_report(request, entities, entities.find(request.entity, tenancy), tenancy, now)
+        cells, repeat = self._fetch_cells(planned, standing.account, now)
         return make_report(planned, cells, standing, repeat=repeat)
 
     def rows(self) -> Iterator[ReportRow]:
@@ -66,17 +66,15 @@ class Reports:
             )
 
     def reseal(
-        self, report: str | None, *, start: Any, end: Any, entity: Mapping[str, str] | None, dry: bool
+        self, report: str | None, *, start: Any, end: Any, entity: Mapping[str, str] | None, dry: bool, now: datetime
     ) -> Reseal:
         """Let late rows of a range in, as another version: of all entities, or of one with all above and below it."""
         policy = find_report(report, self.policies)
-        entities = self.entities(policy)
-        options: dict[str, Any] = {"start": start, "end": end, "entity": entity, "dry": dry}
-        return reseal(policy, self._seals, entities, now=self._clock(), **options)
+        entities = self.entities(policy, now)
+        return reseal(policy, self._seals, entities, start=start, end=end, entity=entity, now=now, dry=dry)
 
-    def entities(self, policy: ReportPolicy) -> Entities:
+    def entities(self, policy: ReportPolicy, now: datetime) -> Entities:
         """The entities of a report, as their table listed them within the last minute."""
-        now = self._clock()
         with self._mutex:
             known = self._entities.get(policy.name)
             if known is None or not timedelta() <= now - known[0] < MAX_AGE:
@@ -86,14 +84,14 @@ class Reports:
                     raise EngineFailed(COULD_NOT_READ) from None
         return known[1]
 
-    def _fetch_cells(self, planned: PlannedReport, account: str) -> tuple[dict[Place, Seal], bool]:
+    def _fetch_cells(self, planned: PlannedReport, account: str, now: datetime) -> tuple[dict[Place, Seal], bool]:
         """The stored cells behind a question, after drawing those that are missing; and whether none was missing."""
         cells, name = self._cells[planned.request.policy.name], planned.digest({})
         found = cells.read(planned.blocks)
         new = sum(len(cells.missing(block, found)) for block in planned.blocks)
         if not new:
             return found, True
-        self._quota.take(account, new, self._clock())
+        self._quota.take(account, new, now)
         with self._flights.lock(name) as waited:
             if waited:  # another thread has drawn the same cells meanwhile
                 found = cells.read(planned.blocks)
@@ -103,7 +101,7 @@ class Reports:
                     if missing and waited:
                         raise EngineFailed(COULD_NOT_READ)
                     if missing:
-                        found |= cells.seal(block, missing, planned.entities, self._clock())
+                        found |= cells.seal(block, missing, planned.entities, now)
             except EngineFailed:
                 self._flights.record(name, succeeded=False)
                 raise

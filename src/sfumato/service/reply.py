@@ -46,7 +46,7 @@ def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None =
         headers["retry-after"] = str(RETRY_AFTER_S)
     elif kind.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Response(to_json(problem(error, kind)), kind.status, headers, PROBLEM_JSON)
+    return Response(problem(error, kind).to_json(), kind.status, headers, PROBLEM_JSON)
 
 
 def budget_headers(left: Charge, resets: date | None) -> dict[str, str]:
