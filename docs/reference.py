@@ -86,8 +86,11 @@ def _problem(kind: ProblemType) -> str:
 def _commands(command: click.Command, name: str, parent: click.Context | None) -> list[str]:
     context = click.Context(command, parent, name, terminal_width=80, **command.context_settings)
     page = [f"## `{context.command_path}`\n\n```text\n{command.get_help(context)}\n```\n"]
-    below = command.commands if isinstance(command, click.Group) else {}
-    return page + [entry for name in below for entry in _commands(below[name], name, context)]
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            below = command.get_command(context, each)
+            page += [] if below is None else _commands(below, each, context)
+    return page
 
 
 def stub() -> str:

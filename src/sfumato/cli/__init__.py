@@ -5,25 +5,32 @@ Commands import what they need when they run, so `--help` is fast and loads no e
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from sfumato import __version__
-from sfumato.cli.ask import ask
-from sfumato.cli.budget import budget
-from sfumato.cli.demo import demo
-from sfumato.cli.estimate import estimate
-from sfumato.cli.init import init
-from sfumato.cli.keys import keys
 from sfumato.cli.output import Commands
-from sfumato.cli.policy import policy
-from sfumato.cli.release import release
-from sfumato.cli.report import report
-from sfumato.cli.serve import serve
 
 __all__ = ["main"]
 
+VERBS = ("demo", "init", "serve", "ask", "estimate", "report", "budget", "keys", "policy", "release")
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+
+class Verbs(Commands):
+    """The verbs in the order of their list. Each is in the module of its name, imported when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*VERBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"sfumato.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sfumato")
 def main() -> None:
     """Private answers about people, from a budget with exact accounting.
@@ -41,7 +48,3 @@ def main() -> None:
     Every command has --json. Exit codes: 0 done, 1 a check found differences, 2 usage or configuration,
     3 refused (policy or budget), 4 the engine, the ledger or the output failed.
     """
-
-
-for command in (demo, init, serve, ask, estimate, report, budget, keys, policy, release):
-    main.add_command(command)
