@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
+# Tests start hundreds of processes, and those start faster from compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test exhaustive check bench docs clean
 
 demo: .venv/base ## the service, on generated data, until Ctrl-C (ARGS=--once: until it has answered)

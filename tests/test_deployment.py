@@ -255,6 +255,7 @@ def free_port() -> str:
         return str(taken.getsockname()[1])
 
 
+@pytest.mark.exhaustive  # installs the package and PostgreSQL's driver into a root of its own
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["Dockerfile", "compose.yaml"])
 def test_the_image_serves_without_rights_on_a_read_only_root(

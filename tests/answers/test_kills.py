@@ -344,6 +344,11 @@ def repeats(world: World) -> list[str]:
     return problems
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
+def ledger_url(request: pytest.FixtureRequest) -> str:
+    return "sqlite:ledger.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
 def test_kills_at_random_moments(tmp_path, ledger_url):
     world = prepared(tmp_path / "world", ledger_url)
     found = alone(random_kills, str(world.folder), ledger_url, KILLS, 20261115)

@@ -340,7 +340,7 @@ def bare_world(tmp_path) -> World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(repeats(10, 100)))
+@pytest.mark.parametrize("seed", range(repeats(6, 100)))
 def test_no_draw_is_seen_on_two_states_of_the_data(bare_world, monkeypatch, seed):
     walk = walked(bare_world, seed, 120, monkeypatch)
     assert walk.counts["answers"] > 20

@@ -124,6 +124,7 @@ def test_a_budget_for_a_hundred_gives_a_hundred_answers(tmp_path, request, serve
     assert server.err.read_text() == ""
 
 
+@pytest.mark.exhaustive  # every run has a worker that dies, below
 def test_the_same_while_a_worker_is_killed(tmp_path, postgres_url, serve):
     world = new_world(tmp_path / "world", postgres_url, information=ENOUGH, calls=0)
     server, key = serve(world, "--workers", "2"), new_key(world)

@@ -410,7 +410,7 @@ def left_hanging(traffic: Traffic) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
 def test_nothing_that_is_secret_leaves(tmp_path, request, serve, store):
     several = store == "postgresql"
     world = make_world(tmp_path / "world", request.getfixturevalue("postgres_url") if several else "sqlite:ledger.db")

@@ -177,6 +177,7 @@ def callers(server: Server, key: str, seen: list[tuple[int, str]], turn: int) ->
         thread.join()
 
 
+@pytest.mark.exhaustive  # every run has the kills of tests/answers/test_kills.py
 def test_killed_at_any_moment_nothing_is_charged_twice(tmp_path, serve):
     world = new_world(tmp_path / "world", information=100_000)
     key, chance, seen = new_key(world), random.Random(6), []
