@@ -240,7 +240,7 @@ def test_another_noise_key_is_another_answer_and_another_charge(world):
 # Who pays
 
 
-def test_everybody_pays_for_herself_and_the_shared_accounts_pay_once(world):
+def test_everybody_pays_for_herself_an_organisation_once_and_a_cap_once_per_organisation(world):
     world.write_config(cap=True)
     with world.open() as session:
         answers = {name: session.ask(ARTICLES, analyst=name) for name in ("anna", "ben", "olga")}
@@ -248,11 +248,11 @@ def test_everybody_pays_for_herself_and_the_shared_accounts_pay_once(world):
             answers, Charge(11, 1)
         )
         assert standing(session, "organisation:acme").spent == Charge(11, 1)
-        assert standing(session, "table:engagements").spent == Charge(11, 1)
+        assert standing(session, "table:engagements").spent == Charge(22, 2)  # acme's, and olga's, who is alone
         longer = session.ask(dataclasses.replace(ARTICLES, k=8), analyst="olga")
         assert longer.receipt.charge == Charge(6)
         assert standing(session, "organisation:acme").spent == Charge(11, 1)
-        assert standing(session, "table:engagements").spent == Charge(17, 1)
+        assert standing(session, "table:engagements").spent == Charge(28, 2)
         assert {row.account for row in session.charges("olga").rows} == {"analyst:olga", "table:engagements"}
         assert session._ledger.verify() == []
     assert len({json.dumps(answer.rows) for answer in answers.values()}) == 1

@@ -377,7 +377,7 @@ def stored_rankings_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def nonces_kept_in_a_recovery(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Books, "renew_nonces", lambda books: None)
+    patch.setattr(Books, "drop_nonces", lambda books: None)
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:

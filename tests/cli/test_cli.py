@@ -434,7 +434,7 @@ class TestBudget:
         result = invoke("budget", "verify")
         assert (result.exit_code, result.stderr) == (1, "")
         problems = run_json("budget", "verify", code=1)["problems"]
-        assert len(problems) == 3  # hers, her organisation's, the table's
+        assert len(problems) == 4  # hers, her organisation's, the table's; and what the fence has seen
         assert result.stdout.count("\n- ") == len(problems)
 
     def test_a_healthy_ledger_has_nothing_to_recover(self) -> None:

@@ -586,7 +586,7 @@ class SealsContract(LedgerPlace):
         draw(seals, days(2))
         mark = Fence(self.fence).mark()
         assert (mark.ledger, mark.sequence, mark.head) == self.raw("SELECT id, sequence, head FROM ledger")[0]
-        assert mark.totals["report:ads"].spent == Charge(0, 1)
+        assert mark.totals["report:ads"].spent == Charge(mark.sequence, 1)
 
     def test_a_restored_copy_is_refused(self):
         seals = self.restored(lambda seals: draw(seals, days(2)), lambda seals: open_seals(seals, days(1)))

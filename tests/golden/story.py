@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import sfumato as sf
+from sfumato.config import load_config
+from sfumato.ledger import open_ledger
+from sfumato.ledger.migrations import LATEST
 from tests.golden import subjects
 from tests.golden.comparing import LEDGER
 from tests.golden.subjects import NOW, SECRET, Values, roll
 
+SCHEMA = 4  # of the ledger that was recorded
 FILES = ("sfumato.toml", "visits.csv", "ads.csv")
 
 CONFIG = """\
@@ -168,7 +172,7 @@ def write_key(folder: Path) -> None:
 
 
 def copy_world(folder: Path, *, ledger: bool) -> Path:
-    """The committed world in a folder of its own, with its ledger or without one."""
+    """The committed world in a folder of its own, with its ledger or without one. The ledger gets today's schema."""
     for name in FILES:
         shutil.copyfile(LEDGER / name, folder / name)
     shutil.copyfile(LEDGER / "noise.key", folder / "noise.key")
@@ -180,6 +184,8 @@ def copy_world(folder: Path, *, ledger: bool) -> Path:
             connection.executescript((LEDGER / "ledger.sql").read_text("utf-8"))
         (folder / "elsewhere").mkdir()
         shutil.copyfile(LEDGER / "fence", folder / "elsewhere" / "fence")
+        with open_ledger(load_config(folder / "sfumato.toml").ledger, folder) as old:
+            assert old.migrate() == LATEST - SCHEMA
     return folder
 
 

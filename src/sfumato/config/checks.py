@@ -40,8 +40,25 @@ def _check_table(config: Config, name: str, table: TableSettings) -> None:
             _check_public(config, table, settings.domain.table, f"{here}.columns.{column}.domain")
     if table.cap:
         _check_known(f"{here}.cap", table.cap, config.budgets, "a budget")
+    _check_parts(config, table, f"{here}.parts")
     if not table.measures and all(report.table != name for report in config.reports.values()):
         raise ConfigError(f"{here}.measures", 'is empty, so nothing can be asked; add people = { count = "units" }')
+
+
+def _check_parts(config: Config, table: TableSettings, here: str) -> None:
+    """Parts of a cap belong to organisations, or to analysts without one. What they leave is the part of all others."""
+    alone = [name for name, analyst in config.analysts.items() if not analyst.organisation]
+    payers = [*config.organisations, *alone]
+    if table.parts and not table.cap:
+        raise ConfigError(here, "are parts of a cap; name the cap's budget: cap = ...")
+    for name, part in table.parts.items():
+        _check_known(f"{here}.{name}", name, dict.fromkeys(payers), "an organisation, or an analyst without one,")
+        if not 0 < part <= 1:
+            raise ConfigError(f"{here}.{name}", "must be above 0 and at most 1: a part of the cap")
+    if sum(table.parts.values()) > 1:
+        raise ConfigError(here, "add up to more than 1, the whole cap")
+    if sum(table.parts.values()) == 1 and (others := [name for name in payers if name not in table.parts]):
+        raise ConfigError(here, f"leave nothing of the cap to {others[0]}; give {others[0]} a part, or leave a rest")
 
 
 def _check_report(config: Config, name: str, settings: ReportSettings) -> None:

@@ -110,6 +110,7 @@ def read_table(name: str, section: Section) -> TableSettings:
         max_k=max_k,
         limit=section.whole("limit", usual["limit"], at_least=max_k, at_most=MAX_LIMIT),
         cap=section.text("cap", "") or usual["cap"],
+        parts=section.section("parts", lambda s: {name: s.number(name) for name in s.names()}, {}),
         columns=section.sections("columns", lambda _, s: read_column(s)),
         measures=section.sections("measures", read_measure),
     )

@@ -116,6 +116,7 @@ class TableSettings:
     max_k: int = 100
     limit: int = 0
     cap: str | None = None
+    parts: Mapping[str, Fraction] = field(default_factory=dict)
 
     def policy(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], version: str) -> TablePolicy:
         """What may be asked, once the live schema has given the types and the reference tables their domains."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from sfumato.config import Role
 from sfumato.errors import InvalidArgument, NotFound, nearest
+from sfumato.ledger import rules
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.tables import sha256
 from sfumato.ledger.types import moment_text
@@ -70,6 +71,7 @@ class ApiKeys:
                 "INSERT INTO keys (id, hash, prefix, analyst, role, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *(key.id, sha256(text), key.prefix, analyst, role, moment_text(key.created), _text(end)),
             )
+            books.note_key(key.id, moment_text(now))
         return text, key
 
     def find(self, text: str, now: datetime) -> ApiKey | None:
@@ -91,10 +93,15 @@ class ApiKeys:
     def revoke(self, id: str, now: datetime) -> ApiKey:  # noqa: A002
         """End a key at once and for good. Revoking it again changes nothing."""
         with self._ledger.writing() as books:
-            books.run("UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", moment_text(now), id)
             found = books.run(f"{_SELECT} WHERE id = ?", id)
+            if found and _key(found[0]).revoked is None:
+                books.run("UPDATE keys SET revoked = ? WHERE id = ?", moment_text(now), id)
+                books.note_key(id, moment_text(now))
+                found = books.run(f"{_SELECT} WHERE id = ?", id)
             known = [] if found else [row[0] for row in books.run("SELECT id FROM keys")]
+            mark = rules.mark(books, (), now)
         if found:
+            self._ledger.fence.advance(mark)  # no older copy may bring it back
             return _key(found[0])
         if id.startswith(START):  # a key, or a part of one, which must not be in a message or a log
             raise NotFound(

@@ -9,6 +9,7 @@ from typing import Any
 
 from sfumato.accounting import Charge
 from sfumato.errors import LedgerFailed
+from sfumato.ledger import rules
 from sfumato.ledger.fence import Mark, SpentTotal
 from sfumato.ledger.seals import CellCounts, Domains, Place, Restore, Seal, StoredSeal
 from sfumato.ledger.tables import Books, rows_hash, sha256
@@ -28,6 +29,8 @@ _DRAWN = (
 
 def read_history(books: Books, places: Collection[Place]) -> dict[Place, list[StoredSeal]]:
     """All seals of each place, the latest last."""
+    for report in {place.report for place in places}:
+        rules.check_cells(books, REPORT + report)
     found: dict[str, dict[int, StoredSeal]] = {place.key: {} for place in places}
     for some in _chunks([*found]):
         among = f"WHERE place IN ({', '.join('?' * len(some))})"
@@ -104,7 +107,8 @@ def fence_mark(books: Books, current: Mapping[Place, StoredSeal]) -> Mark | None
     totals: dict[str, SpentTotal] = {}
     for report in {place.report for place in drawn}:
         versions = [stored.version for place, stored in drawn.items() if place.report == report]
-        totals[REPORT + report] = SpentTotal("", Charge(0, max(versions)))
+        rows = [cells[0] for place, stored in drawn.items() if place.report == report for cells in stored.cells]
+        totals[REPORT + report] = SpentTotal("", Charge(max(rows), max(versions)))
     return Mark(books.head.id, sequence, head, totals)
 
 

@@ -56,7 +56,8 @@ class SpentTotal:
 class Mark:
     """How far the journal had come. `totals` holds the latest period of every account that an answer has charged.
 
-    A report charges no account. Its total is the highest version of its cells that have left, as a number of calls.
+    A report charges no account. Its total has the latest journal row and the highest version of its cells that have
+    left, as a number of units and of calls.
     """
 
     ledger: str

@@ -38,7 +38,7 @@ from sfumato.ledger.fence import UNWRITABLE, Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.recovery import recover
 from sfumato.ledger.store import Store
-from sfumato.ledger.tables import Books
+from sfumato.ledger.tables import NO_TOTALS, Books
 from sfumato.ledger.types import (
     Account,
     ChargeEntry,
@@ -99,7 +99,7 @@ class Ledger:
         """One state of the books. Raises `LedgerFailed` if they are of another version or do not follow the fence."""
         mark = self.fence.mark()  # before the transaction: a later mark could be ahead of what it sees
         with self._store.reading() as run:
-            books = Books(run, LATEST)
+            books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
 
@@ -108,7 +108,7 @@ class Ledger:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
         with self._store.writing() as run:
-            books = Books(run, LATEST)
+            books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
 
@@ -119,6 +119,8 @@ class Ledger:
             raise LedgerSetBack(OLD_COPY)
         if mark is not self._seen and books.hash_at(mark.sequence) != mark.head:
             raise LedgerSetBack(OLD_COPY)
+        if self._seen is None:  # the first transaction of this process; later ones check the accounts that they use
+            rules.check_floors(books)
         self._seen = mark
 
     # -- answers and reservations --
@@ -137,8 +139,8 @@ class Ledger:
             receipt = json.loads(written)
             accounts = accounts_of(receipt["table"])
             steps = dict.fromkeys(receipt["worst"], NOTHING)
-            shared = (account.name for account in accounts if account.name != own)  # the own account has paid
-            if any(rules.unpaid(steps, books.paid_steps(name, receipt["atom"])) for name in shared):
+            shared = [account for account in accounts if account.name != own]  # the own account has paid
+            if not rules.may_leave_again(books, shared, steps, receipt["atom"]):
                 return None
             mark = rules.mark(books, accounts, now)
         self.fence.advance(mark)
@@ -248,10 +250,11 @@ class Ledger:
         """Everything that is wrong with the books, in words; empty if they are right."""
         mark = self.fence.mark()
         with self._store.reading() as run:
-            books = Books(run, LATEST)
+            books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             problems: list[str] = []
             try:
                 problems += differences(books)
+                self._seen = None
                 self._check_continues(books, mark)
             except LedgerFailed as error:
                 problems.append(str(error))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sfumato.errors import LedgerFailed
+from sfumato.errors import LedgerFailed, LedgerSetBack
 from sfumato.ledger import rules
 from sfumato.ledger.fence import Mark
 from sfumato.ledger.ledger import SUPERSEDED, Ledger
@@ -47,8 +47,10 @@ def reserve(
         if settled is None:
             if resume and books.reservation(debit.own.name, debit.digest) is None:
                 raise LedgerFailed(SUPERSEDED)
-            held = rules.reserve(books, debit, now)
-            nonce, payload = books.atom(debit.atom) or (books.begin_atom(debit.atom), None)
+            held, atom = rules.reserve(books, debit, now), books.atom(debit.atom)
+            if atom is None:
+                raise LedgerSetBack(rules.LOST_DRAW)
+            nonce, payload = atom
             if payload is not None:
                 settled = rules.settle(books, debit, held, payload, reveal, now)
         if new_call is not None:

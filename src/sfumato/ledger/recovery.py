@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sfumato.accounting import NOTHING
+from sfumato.accounting import NOTHING, Charge
 from sfumato.ledger import rules
 from sfumato.ledger.fence import Mark, SpentTotal
 from sfumato.ledger.tables import Books
@@ -22,16 +22,19 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     """Make a copy safe to serve, and return the mark that its fence has to hold; None if nothing is wrong.
 
     With a fence, spending is raised to its totals. Without one, nothing is left until the next reset. Reservations are
-    closed at their worst case. Atoms that are not stored get new nonces: a first draw may have left, and the rows may
-    have changed since. For the same reason the journal notes the moment of the recovery, for reports.
+    closed at their worst case. Atoms that are not stored lose their nonces: a first draw may have left, and the rows
+    may have changed since. For the same reason the journal notes the moment of the recovery, for reports.
     """
     known = mark if mark is not None and mark.ledger == books.head.id else None
     if known is not None and books.hash_at(known.sequence) == known.head:
         return None
     copied = books.head.sequence
     for held in books.reservations():
-        rules.keep(books, held, now)
-    books.renew_nonces()
+        if books.last_kind(held) == "reserve":
+            rules.keep(books, held, now)
+        else:  # the journal has closed it: its table alone is an older copy
+            books.delete_reservation(held)
+    books.drop_nonces()
     prices = {account.name: rules.prices_text(account.budget.prices) for account in accounts}
     for name, target in targets(books, known, accounts, copied, now).items():
         balance = books.balance(name, target.period) or Balance(name, target.period, prices.get(name, ""))
@@ -43,7 +46,7 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     note = {"versions": None if known is None else _report_versions(known)}
     books.append(Row(moment_text(now), "restore", "", "", note=json.dumps(note)))
     totals = rules.mark(books, accounts, now)
-    return totals if known is None else replace(known, sequence=0) | totals
+    return totals if known is None else replace(known, sequence=0, totals=_without_rows(known.totals)) | totals
 
 
 def targets(
@@ -63,6 +66,14 @@ def targets(
     found = {name: books.balance(name, total.period) for name, total in totals.items()}
     return {
         name: SpentTotal(total.period, total.spent + (balance.spent if (balance := found[name]) else NOTHING))
+        for name, total in totals.items()
+    }
+
+
+def _without_rows(totals: Mapping[str, SpentTotal]) -> dict[str, SpentTotal]:
+    """The totals of a fence whose ledger is lost: for reports, the numbers of journal rows mean nothing any more."""
+    return {
+        name: SpentTotal(total.period, Charge(0, total.spent.calls)) if name.startswith(REPORT) else total
         for name, total in totals.items()
     }
 

@@ -7,17 +7,18 @@ transaction, reads a clock or moves the fence: `sfumato.ledger.ledger` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.errors import BudgetExhausted, ConfigError, Conflict, LedgerFailed
+from sfumato.errors import BudgetExhausted, ConfigError, Conflict, LedgerFailed, LedgerSetBack
 from sfumato.ledger.fence import Mark, SpentTotal
 from sfumato.ledger.tables import Books, sha256
 from sfumato.ledger.types import (
     OWN,
+    REPORT,
     Account,
     Balance,
     Debit,
@@ -35,6 +36,18 @@ from sfumato.mechanisms import Step
 
 KEY_REUSED = "this Idempotency-Key was sent before with another body; use a new key for every new call"
 NO_BALANCE = "a reservation has no balance; run: sfumato budget verify"
+BELOW_FENCE = (
+    "the ledger says that {} has spent less than its fence has seen: a table was put back from an older copy. "
+    "Put the newest copy in place; `sfumato budget verify` says what is wrong"
+)
+LOST_DRAW = (
+    "the ledger has lost a draw that was paid for: a table was put back from an older copy. Put the newest copy in "
+    "place; `sfumato budget verify` says what is wrong"
+)
+CLOSED_AGAIN = (
+    "the ledger has a request open that was closed before: a table was put back from an older copy. Put the newest "
+    "copy in place; `sfumato budget verify` says what is wrong"
+)
 IN_FLIGHT = "a call with this Idempotency-Key is being answered at this moment; send it again"
 
 
@@ -64,10 +77,25 @@ def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
     """What each account has to reserve: its unpaid steps. Shared accounts without any are left out."""
     worst, found = step_charges(debit.worst), []
     for account in debit.accounts:
-        charge = sum(unpaid(worst, books.paid_steps(account.name, debit.atom)).values(), NOTHING)
+        charge = sum(unpaid(worst, books.paid_steps(account.payer, debit.atom)).values(), NOTHING)
         if charge != NOTHING or account is debit.own:
             found.append((account, charge))
     return found
+
+
+def may_leave_again(books: Books, accounts: Iterable[Account], steps: Mapping[str, Charge], atom: str) -> bool:
+    """Whether an answer that left before is paid for on all accounts that have to pay for it now.
+
+    Before schema 5 a cap was paid for once, by all together, under its own name. That still counts here, and nowhere
+    else: the one who asks has this answer already.
+    """
+    for account in accounts:
+        paid = books.paid_steps(account.payer, atom)
+        if unpaid(steps, paid) and (
+            account.payer == account.name or unpaid(steps, paid | books.paid_steps(account.name, atom))
+        ):
+            return False
+    return True
 
 
 # -- accounts --
@@ -82,6 +110,7 @@ def current_balance(books: Books, account: Account, now: datetime) -> Balance:
     start, _ = account.budget.period(now)
     period = "" if start is None else start.isoformat()
     balance, prices = books.balance(account.name), prices_text(account.budget.prices)
+    check_floor(books, account.name, balance)
     if balance is None or balance.period < period:
         return Balance(account.name, period, prices)
     if balance.prices not in ("", prices):
@@ -91,6 +120,42 @@ def current_balance(books: Books, account: Account, now: datetime) -> Balance:
             "put it back until the period ends, or give the account another name",
         )
     return balance
+
+
+def check_floor(books: Books, account: str, latest: Balance | None) -> None:
+    """Raise if the fence has seen more spending of an account than its latest balance has."""
+    seen = books.floor.get(account)
+    if seen is None or not seen.spent:
+        return
+    period = "" if latest is None else latest.period
+    if latest is None or period < seen.period or (period == seen.period and not seen.spent <= latest.spent):
+        raise LedgerSetBack(BELOW_FENCE.format(account))
+
+
+def check_floors(books: Books) -> None:
+    """`check_floor` for all accounts that the fence has seen, and for the cells of all its reports."""
+    latest = {balance.account: balance for balance in books.balances()}  # in the order of their periods
+    for name in books.floor:
+        if name.startswith(REPORT):
+            check_cells(books, name)
+        else:
+            check_floor(books, name, latest.get(name))
+
+
+def check_cells(books: Books, report: str) -> None:
+    """Raise if the latest cells of a report that the fence has seen are gone: they would be drawn a second time.
+
+    The fence holds the number of their journal row; an older copy of the cells has none of that row.
+    """
+    seen = books.floor.get(report)
+    if seen is not None and seen.spent.information and not books.has_cells(int(seen.spent.information)):
+        raise LedgerSetBack(LOST_DRAW)
+
+
+def check_open(books: Books, held: Reservation) -> None:
+    """Raise if the journal closed a reservation that is there again."""
+    if books.last_kind(held) != "reserve":
+        raise LedgerSetBack(CLOSED_AGAIN)
 
 
 def standing(account: Account, balance: Balance, now: datetime) -> Standing:
@@ -137,26 +202,41 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     names = own, debit.digest, at, debit.analyst, debit.atom, debit.epoch, debit.version
     held = begun or Reservation(*names, dict(debit.request), ())
     paying = {part.account for part in held.parts}
+    charges = costs(books, debit)
     late = [
         (account, current_balance(books, account, now), charge)
-        for account, charge in costs(books, debit)
+        for account, charge in charges
         if account.name not in paying
     ]
+    if begun is not None:
+        check_open(books, begun)
     if not late:
         return held
     for account, balance, charge in late:
         if not fits(account, balance, charge, now):
             left = standing(account, balance, now)
             raise BudgetExhausted(charge, left.left, account.name, left.resets)
-    parts = list(held.parts)
-    for account, balance, charge in late:
-        parts.append(ReservationPart(account.name, balance.period, charge))
-        books.move(balance, Row(at, "reserve", account.name, balance.period, held.analyst, held.digest, charge))
+    new = [ReservationPart(account.name, balance.period, charge, account.payer) for account, balance, charge in late]
+    joined = replace(held, parts=(*held.parts, *new))
     if begun is not None:
         books.delete_reservation(begun)
-    joined = replace(held, parts=tuple(parts))
-    books.store_reservation(joined)
+    note = {"own": own, "hold": books.store_reservation(joined)}
+    found = books.atom(debit.atom)
+    if found is None:
+        note |= {"atom": debit.atom, "nonce": sha256(books.begin_atom(debit.atom))}
+    if (found is None or found[1] is None) and _paid_before(debit, charges):
+        raise LedgerSetBack(LOST_DRAW)
+    for part, (_, balance, charge) in zip(new, late, strict=True):
+        told = json.dumps(note) if part is new[0] else ""
+        row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=told)
+        books.move(balance, row)
     return joined
+
+
+def _paid_before(debit: Debit, charges: Sequence[tuple[Account, Charge]]) -> bool:
+    """Whether an account has paid for a part of the atom, and has less than the whole of it to pay."""
+    whole = sum(step_charges(debit.worst).values(), NOTHING)
+    return len(charges) < len(debit.accounts) or any(charge != whole for _, charge in charges)
 
 
 def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: Reveal, now: datetime) -> Settled:
@@ -167,7 +247,7 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
     worst, at = step_charges(debit.worst), moment_text(now)
     for part in held.parts:
         own = part.account == held.account
-        paid = books.paid_steps(part.account, held.atom)
+        paid = books.paid_steps(part.payer, held.atom)
         # Only the analyst's own account gets anything back: a refund would show others the length of the list.
         steps = unpaid(step_charges(revealed.steps) if own else worst, paid)
         charge = sum(steps.values(), NOTHING)
@@ -184,8 +264,10 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
             settled = Settled(body, charge, left.left, left.resets, repeat=before is not None)
             receipt = _receipt(settled, debit, worst) if before is None else books.receipt(held.account, held.digest)
         full_note = note | {"steps": sorted(steps)} | ({"receipt": sha256(receipt)} if own else {})
+        if part.payer != part.account:
+            full_note["payer"] = part.payer
         books.move(balance, replace(row, note=json.dumps(full_note)))
-        books.store_paid_steps(part.account, held.atom, paid.union(steps))
+        books.store_paid_steps(part.payer, held.atom, paid.union(steps))
     if before is None:
         books.charge_one_call(held.account, held.digest, None if debit.call is None else debit.call.key)
     books.store_answer(held.account, held.digest, body, receipt)
@@ -195,6 +277,7 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
 
 def keep(books: Books, held: Reservation, now: datetime) -> None:
     """Spend the worst case of a reservation and end it."""
+    check_open(books, held)
     for part in held.parts:
         balance = books.balance(part.account, part.period)
         if balance is None:
@@ -226,7 +309,7 @@ def repeat(books: Books, debit: Debit, now: datetime) -> Settled | None:
     A table may have got a cap since it was stored, or the analyst an organisation.
     """
     body = books.answer(debit.own.name, debit.digest)
-    if body is None or any(charge for _, charge in costs(books, debit)):
+    if body is None or not may_leave_again(books, debit.accounts, step_charges(debit.worst), debit.atom):
         return None
     left = standing(debit.own, current_balance(books, debit.own, now), now)
     return Settled(body, NOTHING, left.left, left.resets, repeat=True)

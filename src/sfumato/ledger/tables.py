@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sfumato.accounting import Charge
 from sfumato.errors import LedgerFailed
+from sfumato.ledger.fence import SpentTotal
 from sfumato.ledger.store import Run
 from sfumato.ledger.types import (
     SPOILT,
@@ -30,17 +31,26 @@ from sfumato.mechanisms import context
 
 MAX_CALLS = 100_000  # calls with an idempotency key that are kept per account
 
-_ROW = "at, kind, account, period, analyst, digest, reserved, spent, granted, note"
+_ROW = "at, kind, account, period, analyst, digest, reserved, spent, granted, note, prices"
+NO_TOTALS: Mapping[str, SpentTotal] = {}
+
+_CALL = "account, key, number, body, digest, free"
+_KEY = "id, hash, prefix, analyst, role, created, expires, revoked"
+_MODULUS = 1 << 256
 _BALANCE = "account, period, prices, reserved, spent, granted"
-_RESERVATIONS = "SELECT account, digest, at, analyst, atom, epoch, version, request, parts FROM holds"
+_HOLD = "account, digest, at, analyst, atom, epoch, version, request, parts"
+_RESERVATIONS = f"SELECT {_HOLD} FROM holds"  # noqa: S608
 
 
 class Books:
-    """The tables, inside one transaction. Balances are read once: nothing else can change them in the meantime."""
+    """The tables, inside one transaction. Balances are read once: nothing else can change them in the meantime.
 
-    def __init__(self, run: Run, needs: int | None = None) -> None:
+    `floor` is what the fence has seen of each account. `sfumato.ledger.rules` compares balances with it.
+    """
+
+    def __init__(self, run: Run, needs: int | None = None, floor: Mapping[str, SpentTotal] = NO_TOTALS) -> None:
         """Raise `LedgerFailed` if the schema is not the one that the caller `needs`; None takes any."""
-        self.run = run
+        self.run, self.floor = run, floor
         heads = run("SELECT id, version, sequence, head FROM ledger")
         if len(heads) != 1:
             raise LedgerFailed(SPOILT)
@@ -58,7 +68,7 @@ class Books:
 
     def move(self, balance: Balance, row: Row) -> Balance:
         """Append a row and add it to its balance. No other method changes an amount."""
-        self.append(row)
+        self.append(replace(row, prices=balance.prices))
         balance += row
         amounts = map(charge_text, (balance.reserved, balance.spent, balance.granted))
         self.run(
@@ -77,7 +87,7 @@ class Books:
         """Add the next row to the journal."""
         sequence = self.head.sequence + 1
         hashed = next_hash(self.head.hash, sequence, row)
-        marks = ", ".join("?" * 12)
+        marks = ", ".join("?" * 13)
         self.run(f"INSERT INTO journal (sequence, {_ROW}, hash) VALUES ({marks})", sequence, *row.texts(), hashed)  # noqa: S608
         self.run("UPDATE ledger SET sequence = ?, head = ?", sequence, hashed)
         self.head = replace(self.head, sequence=sequence, hash=hashed)
@@ -110,7 +120,7 @@ class Books:
         A number in the whole journal would show an analyst how much the others ask.
         """
         which, whose = ("", ()) if analyst is None else ("AND analyst = ?", (analyst,))
-        of = f"FROM journal WHERE kind NOT IN ('reserve', 'seal', 'restore') {which}"
+        of = f"FROM journal WHERE kind IN ('settle', 'keep', 'grant', 'recover') {which}"
         end = before if before is not None else self.run(f"SELECT COUNT(*) {of}", *whose)[0][0] + 1
         first = max(end - rows, 1)
         page = f"SELECT {_ROW} {of} ORDER BY sequence LIMIT ? OFFSET ?"
@@ -123,6 +133,14 @@ class Books:
             return self.head.hash
         found = self.run("SELECT hash FROM journal WHERE sequence = ?", sequence)
         return found[0][0] if found else first_hash(self.head.id) if sequence == 0 else None
+
+    def last_kind(self, held: Reservation) -> str | None:
+        """What the journal did last with a request, on the account that asked for it."""
+        found = self.run(
+            "SELECT kind FROM journal WHERE analyst = ? AND account = ? AND digest = ? ORDER BY sequence DESC LIMIT 1",
+            *(held.analyst, held.account, held.digest),
+        )
+        return found[0][0] if found else None
 
     def check_writable(self) -> None:
         """Write without a change: this fails where the tables cannot be written."""
@@ -144,21 +162,20 @@ class Books:
     def store_atom(self, atom: str, payload: str) -> None:
         self.run("UPDATE atoms SET payload = ? WHERE atom = ?", payload, atom)
 
-    def renew_nonces(self) -> None:
-        """Draw new nonces for all atoms that are not computed yet."""
-        for (atom,) in self.run("SELECT atom FROM atoms WHERE payload IS NULL"):
-            self.run("UPDATE atoms SET nonce = ? WHERE atom = ?", os.urandom(16).hex(), atom)
+    def drop_nonces(self) -> None:
+        """Forget all atoms that are not computed yet: the next reservation draws another nonce."""
+        self.run("DELETE FROM atoms WHERE payload IS NULL")
 
-    def paid_steps(self, account: str, atom: str) -> frozenset[str]:
-        """The names of the steps of an atom that an account has paid for."""
-        found = self.run("SELECT steps FROM paid WHERE account = ? AND atom = ?", account, atom)
+    def paid_steps(self, payer: str, atom: str) -> frozenset[str]:
+        """The names of the steps of an atom that a payer has paid for."""
+        found = self.run("SELECT steps FROM paid WHERE account = ? AND atom = ?", payer, atom)
         return frozenset(filter(None, found[0][0].split("\n"))) if found else frozenset()
 
-    def store_paid_steps(self, account: str, atom: str, steps: Iterable[str]) -> None:
+    def store_paid_steps(self, payer: str, atom: str, steps: Iterable[str]) -> None:
         self.run(
             "INSERT INTO paid (account, atom, steps) VALUES (?, ?, ?) "
             "ON CONFLICT (account, atom) DO UPDATE SET steps = excluded.steps",
-            *(account, atom, "\n".join(sorted(steps))),
+            *(payer, atom, "\n".join(sorted(steps))),
         )
 
     def answer(self, account: str, digest: str) -> str | None:
@@ -181,6 +198,10 @@ class Books:
             *(account, digest, body, receipt),
         )
 
+    def has_cells(self, sequence: int) -> bool:
+        """Whether there are cells of reports that were stored with this journal row."""
+        return bool(self.run("SELECT 1 FROM cells WHERE stored = ? LIMIT 1", sequence))
+
     # -- idempotent calls --
 
     def call(self, account: str, key: str) -> tuple[str, str, bool] | None:
@@ -191,21 +212,50 @@ class Books:
     def store_call(self, account: str, key: str, body: str, digest: str, *, free: bool) -> None:
         """Store a call, and delete the oldest beyond `MAX_CALLS`: repeats are free and must not fill the disk."""
         [(latest,)] = self.run("SELECT COALESCE(MAX(number), 0) FROM calls WHERE account = ?", account)
-        self.run(
-            "INSERT INTO calls (account, key, number, body, digest, free) VALUES (?, ?, ?, ?, ?, ?)",
-            *(account, key, latest + 1, body, digest, int(free)),
-        )
-        self.run("DELETE FROM calls WHERE account = ? AND number <= ?", account, latest + 1 - MAX_CALLS)
+        new = account, key, latest + 1, body, digest, int(free)
+        self.run(f"INSERT INTO calls ({_CALL}) VALUES (?, ?, ?, ?, ?, ?)", *new)  # noqa: S608
+        oldest = account, latest + 1 - MAX_CALLS
+        gone = self.run(f"SELECT {_CALL} FROM calls WHERE account = ? AND number <= ?", *oldest)  # noqa: S608
+        if gone:
+            self.run("DELETE FROM calls WHERE account = ? AND number <= ?", *oldest)
+        self._change_calls_sum(gone, [new])
 
     def charge_one_call(self, account: str, digest: str, payer: str | None) -> None:
         """Mark all calls that wait for one answer as free, except the `payer`; without one, except the first."""
-        if payer is None:
-            [(first,)] = self.run("SELECT MIN(number) FROM calls WHERE account = ? AND digest = ?", account, digest)
-            others, which = "number <> ?", first
-        else:
-            others, which = "key <> ?", payer
-        if which is not None:
-            self.run(f"UPDATE calls SET free = 1 WHERE account = ? AND digest = ? AND {others}", account, digest, which)  # noqa: S608
+        select = f"SELECT {_CALL} FROM calls WHERE account = ? AND digest = ? ORDER BY number"  # noqa: S608
+        waiting = self.run(select, account, digest)
+        if not waiting:
+            return
+        paying = waiting[0][1] if payer is None else payer
+        before = [call for call in waiting if call[1] != paying and not call[5]]
+        for _, key, *_ in before:
+            self.run("UPDATE calls SET free = 1 WHERE account = ? AND key = ?", account, key)
+        self._change_calls_sum(before, [(*call[:5], 1) for call in before])
+
+    def calls_sum(self) -> str:
+        """The stored sum of the hashes of all calls."""
+        [(stored,)] = self.run("SELECT calls FROM ledger")
+        return str(stored)
+
+    def calls(self) -> list[tuple[Any, ...]]:
+        return self.run(f"SELECT {_CALL} FROM calls")  # noqa: S608
+
+    def _change_calls_sum(self, old: Iterable[Sequence[Any]], new: Iterable[Sequence[Any]]) -> None:
+        change = calls_sum(new) - calls_sum(old)
+        if change:
+            self.run("UPDATE ledger SET calls = ?", f"{(int(self.calls_sum(), 16) + change) % _MODULUS:x}")
+
+    # -- API keys --
+
+    def note_key(self, name: str, at: str) -> None:
+        """Write a key that was created or changed to the journal."""
+        note = {"id": name, "sha256": self.key_hashes(name)[name]}
+        self.append(Row(at, "key", "", "", note=json.dumps(note)))
+
+    def key_hashes(self, name: str | None = None) -> dict[str, str]:
+        """The hash of the row of each key, or of one, by the id of the key."""
+        which, values = ("", ()) if name is None else ("WHERE id = ?", (name,))
+        return {row[0]: rows_hash([row]) for row in self.run(f"SELECT {_KEY} FROM keys {which}", *values)}  # noqa: S608
 
     # -- reservations --
 
@@ -217,14 +267,20 @@ class Books:
         """All reservations, the oldest first."""
         return list(map(_reservation, self.run(f"{_RESERVATIONS} ORDER BY at, account, digest")))
 
-    def store_reservation(self, held: Reservation) -> None:
-        parts = [[part.account, part.period, part.charge.to_dict()] for part in held.parts]
-        self.run(
-            "INSERT INTO holds (account, digest, at, analyst, atom, epoch, version, request, parts) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(held.account, held.digest, held.at, held.analyst, held.atom, held.epoch, held.version),
-            *(json.dumps(held.request), json.dumps(parts)),
-        )
+    def store_reservation(self, held: Reservation) -> str:
+        """Store a reservation. Returns the hash of its row, for the journal."""
+        parts = [
+            [part.account, part.period, part.charge.to_dict(), *([part.payer] if part.payer != part.account else [])]
+            for part in held.parts
+        ]
+        names = held.account, held.digest, held.at, held.analyst, held.atom, held.epoch, held.version
+        row = (*names, json.dumps(held.request), json.dumps(parts))
+        self.run(f"INSERT INTO holds ({_HOLD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)  # noqa: S608
+        return rows_hash([row])
+
+    def hold_hashes(self) -> dict[tuple[str, str], str]:
+        """The hash of each row of reservations, by its account and digest."""
+        return {(row[0], row[1]): rows_hash([row]) for row in self.run(f"SELECT {_HOLD} FROM holds")}  # noqa: S608
 
     def delete_reservation(self, held: Reservation) -> None:
         self.run("DELETE FROM holds WHERE account = ? AND digest = ?", held.account, held.digest)
@@ -241,7 +297,8 @@ def first_hash(identity: str) -> str:
 
 def next_hash(previous: str, sequence: int, row: Row) -> str:
     """The hash of a journal row. It covers all rows before it."""
-    return hashlib.sha256(context(previous=previous, sequence=sequence, row=list(row.texts()))).hexdigest()
+    texts = row.texts() if row.prices else row.texts()[:-1]  # rows of earlier schemas have no prices
+    return hashlib.sha256(context(previous=previous, sequence=sequence, row=list(texts))).hexdigest()
 
 
 def place_key(report: str, statistic: str, entity: str, attribute: str, level: str, start: str, end: str) -> str:
@@ -252,7 +309,12 @@ def place_key(report: str, statistic: str, entity: str, attribute: str, level: s
     return hashlib.sha256(fields).hexdigest()
 
 
-def rows_hash(rows: Iterable[Sequence[str | int]]) -> str:
+def calls_sum(calls: Iterable[Sequence[Any]]) -> int:
+    """The sum of the hashes of rows of `calls`: it changes with every row, in any order."""
+    return sum(int(sha256(json.dumps(list(call))), 16) for call in calls) % _MODULUS
+
+
+def rows_hash(rows: Iterable[Sequence[str | int | None]]) -> str:
     """The hash of rows of a table, in any order, as the journal notes it."""
     hashed = hashlib.sha256()
     for row in sorted(map(json.dumps, rows)):
@@ -262,5 +324,7 @@ def rows_hash(rows: Iterable[Sequence[str | int]]) -> str:
 
 def _reservation(texts: tuple[Any, ...]) -> Reservation:
     account, digest, at, analyst, atom, epoch, version, request, parts = texts
-    held = [ReservationPart(name, period, Charge.from_dict(amount)) for name, period, amount in json.loads(parts)]
+    held = []
+    for name, period, amount, *payer in json.loads(parts):
+        held.append(ReservationPart(name, period, Charge.from_dict(amount), *(payer or [name])))
     return Reservation(account, digest, at, analyst, atom, epoch, version, json.loads(request), tuple(held))

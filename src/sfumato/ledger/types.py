@@ -20,7 +20,9 @@ SPOILT = "the ledger's tables hold a value that Sfumato does not write; put the 
 OWN = "analyst:"  # before an analyst's name, in the name of the analyst's own account
 REPORT = "report:"  # before a report's name, where other rows name an account
 
-Movement: TypeAlias = Literal["reserve", "settle", "keep", "grant", "recover", "seal", "restore"]
+Movement: TypeAlias = Literal[
+    "reserve", "settle", "keep", "grant", "recover", "seal", "restore", "key", "nonce", "policy"
+]
 
 
 # -- what a request asks of the ledger --
@@ -28,11 +30,20 @@ Movement: TypeAlias = Literal["reserve", "settle", "keep", "grant", "recover", "
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account and its budget. A `shared` account keeps what it reserved."""
+    """An account and its budget. A `shared` account keeps what it reserved.
+
+    Steps that were paid for are stored under `payer`: by default the account itself pays for each step once. Where
+    strangers share an account, each of them is a payer of its own.
+    """
 
     name: str
     budget: Budget
     shared: bool = False
+    payer: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.payer:
+            object.__setattr__(self, "payer", self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,8 @@ class History:
 class Row:
     """One row of the journal: what it adds to the reserved, spent and granted amounts of an account in a period.
 
-    The kinds "seal" and "restore" add nothing. Their account is a report, or empty.
+    `prices` is what a unit and a call meant. The last kinds, from "seal" on, add nothing; their account is a report, or
+    empty.
     """
 
     at: str
@@ -161,16 +173,18 @@ class Row:
     spent: Charge = NOTHING
     granted: Charge = NOTHING
     note: str = ""
+    prices: str = ""
 
     def texts(self) -> tuple[str, ...]:
         amounts = map(charge_text, (self.reserved, self.spent, self.granted))
-        return self.at, self.kind, self.account, self.period, self.analyst, self.digest, *amounts, self.note
+        names = self.at, self.kind, self.account, self.period, self.analyst, self.digest
+        return *names, *amounts, self.note, self.prices
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Row:
-        at, kind, account, period, analyst, digest, reserved, spent, granted, note = texts
+        at, kind, account, period, analyst, digest, reserved, spent, granted, *rest = texts
         amounts = read_charge(reserved), read_charge(spent), read_charge(granted)
-        return cls(at, kind, account, period, analyst, digest, *amounts, note)  # type: ignore[arg-type]
+        return cls(at, kind, account, period, analyst, digest, *amounts, *rest)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +209,12 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class ReservationPart:
-    """What one account has reserved for a request."""
+    """What one account has reserved for a request, and under whose name its steps are then paid."""
 
     account: str
     period: str
     charge: Charge
+    payer: str
 
 
 @dataclass(frozen=True, slots=True)

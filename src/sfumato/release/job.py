@@ -28,7 +28,7 @@ from typing import Any
 from sfumato.config import Config, noise_key
 from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
 from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
-from sfumato.ledger.accounts import release_account, table_account
+from sfumato.ledger.accounts import cap_accounts, release_account
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
 from sfumato.release.request import Progress, ReleaseRequest, quiet
@@ -56,14 +56,12 @@ class Payer:
     def accounts(self, table: str | None) -> tuple[Account, ...]:
         """The budget's own account and, for a table of the configuration that has a cap, the table's."""
         own = release_account(self.config, self.budget)
-        if table is None or not self.config.tables[table].cap:
-            return (own,)
-        capped = table_account(self.config, table)
-        if capped.budget.prices != own.budget.prices:
+        capped = cap_accounts(self.config, table, own.name)
+        if any(each.budget.prices != own.budget.prices for each in capped):
             raise ConfigError(
                 f"tables.{table}.cap", f"has other prices (epsilon_per, delta_per) than the budget {self.budget}"
             )
-        return own, capped
+        return own, *capped
 
 
 @dataclass(frozen=True, kw_only=True)
