@@ -32,6 +32,7 @@ from sfumato.ledger import (
     open_ledger,
 )
 from sfumato.ledger.cells import Seals
+from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step
 from sfumato.query.policy import TablePolicy
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
@@ -78,6 +79,7 @@ class Session:
         try:
             self._catalog.policy(self._clock())  # raises where the configuration does not fit the live schema
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
+            record_policy(self._ledger, self.config, self._clock())
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
             self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key), self._clock)
             self._planner = Planner(self.config, self._catalog, self._runtime.epoch)

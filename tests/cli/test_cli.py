@@ -426,7 +426,7 @@ class TestBudget:
         fence = Path(found["fence"])
         assert fence.is_file()
         page = "".join(run_page("budget", "verify").split())
-        assert f"hasseen6rowsofit,is{fence}" in page  # three accounts, reserved and settled
+        assert f"hasseen7rowsofit,is{fence}" in page  # the policy; three accounts, reserved and settled
 
     def test_wrong_books_are_1_and_every_problem_is_listed(self, shop: Path) -> None:
         run_page("ask", "--analyst", "anna", TOTAL)

@@ -364,6 +364,7 @@ def fixed_world(*, distinct: bool = False) -> Iterator[None]:
         stack.enter_context(mock.patch("secrets.token_hex", lambda size: random_bytes(size).hex()))
         stack.enter_context(mock.patch("secrets.token_urlsafe", return_value=KEY))
         stack.enter_context(mock.patch.object(job, "_now", return_value=NOW))
+        stack.enter_context(mock.patch("getpass.getuser", return_value="recorder"))
         yield
 
 

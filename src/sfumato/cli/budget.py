@@ -78,17 +78,28 @@ def show(as_json: bool, config: str, analyst: str | None, releases: bool) -> Non
 @click.option("--analyst", metavar="NAME", help="One analyst; without it, all of them.")
 @click.option("--cursor", metavar="N", help="Go on from here: the `next` of the page before.")
 @click.option("--rows", default=20, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="How many.")
+@click.option("--policy", is_flag=True, help="Limits, prices, modes and rights instead: when which of them changed.")
 @with_config
 @with_json
-def history(as_json: bool, config: str, analyst: str | None, cursor: str | None, rows: int) -> None:
+def history(as_json: bool, config: str, analyst: str | None, cursor: str | None, rows: int, policy: bool) -> None:
     """List what was charged and granted, the latest first.
 
     \b
       sfumato budget history --analyst anna --rows 50
+      sfumato budget history --policy
     """
-    from sfumato.cli.terminal.budget import render_charges
-    from sfumato.wire import Charges
+    from sfumato.cli.terminal.budget import render_charges, render_policy_changes
+    from sfumato.wire import Charges, PolicyChangeRow, PolicyHistory
 
+    if policy:
+        if analyst is not None or cursor is not None:
+            raise InvalidArgument("--policy", "lists changes for all; leave out --analyst and --cursor")
+        from sfumato.ledger.policy_trail import policy_changes
+
+        with open_books(config) as (_, ledger):
+            trail = PolicyHistory([PolicyChangeRow.from_attributes(each) for each in policy_changes(ledger)[:rows]])
+        print_result(trail.to_dict(), lambda: render_policy_changes(trail), as_json=as_json)
+        return
     if cursor is not None and not re.fullmatch("[0-9]{1,18}", cursor):
         raise InvalidArgument("--cursor", "must be the `next` of the page before")
     with open_books(config) as (settings, ledger):

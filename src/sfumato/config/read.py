@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tomllib
@@ -74,6 +75,7 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
             organisations=root.sections("organisations", lambda _, s: s.text("budget")),
             service=root.section("service", read_service, ServiceSettings()),
             reports=root.sections("reports", read_report_settings),
+            digest=hashlib.sha256(text.encode()).hexdigest(),
         )
         root.refuse_unknown()
         check_references(config)

@@ -275,7 +275,7 @@ class ReportSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole file."""
+    """The whole file; `digest` is the SHA-256 of its text."""
 
     folder: Path
     ledger: LedgerSettings
@@ -287,6 +287,7 @@ class Config:
     organisations: Mapping[str, str]
     service: ServiceSettings = field(default_factory=ServiceSettings)
     reports: Mapping[str, ReportSettings] = field(default_factory=dict)
+    digest: str = field(default="", compare=False)
 
     def analyst(self, name: str) -> Analyst:
         """The analyst of this name, or a refusal that names the nearest."""

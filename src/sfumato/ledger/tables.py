@@ -127,6 +127,11 @@ class Books:
         found = self.run(page, *whose, max(end - first, 0), first - 1)
         return [(first + place, Row.of(texts)) for place, texts in enumerate(found)][::-1]
 
+    def policies(self) -> list[tuple[str, dict[str, Any]]]:
+        """When the policy was seen to have changed, and how: the oldest entry first."""
+        found = self.run("SELECT at, note FROM journal WHERE kind = 'policy' ORDER BY sequence")
+        return [(at, json.loads(note)) for at, note in found]
+
     def hash_at(self, sequence: int) -> str | None:
         """The hash of a journal row; None where the journal has no such row."""
         if sequence == self.head.sequence:

@@ -29,6 +29,7 @@ from sfumato.config import Config, noise_key
 from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
 from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
 from sfumato.ledger.accounts import cap_accounts, release_account
+from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
 from sfumato.release.request import Progress, ReleaseRequest, quiet
@@ -150,6 +151,7 @@ class Job:
         assert self.payer is not None  # noqa: S101
         debit = self._debit("")
         with self._ledger() as ledger, ExitStack() as stack:
+            record_policy(ledger, self.payer.config, _now())
             if self._is_finished(ledger, debit):
                 key, source = b"", None
                 if self.out is not None:

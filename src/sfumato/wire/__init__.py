@@ -14,6 +14,9 @@ from sfumato.wire.budget import (
     Charges,
     Estimate,
     KeyRow,
+    PolicyChangeRow,
+    PolicyHistory,
+    SettingChangeRow,
 )
 from sfumato.wire.notes import Note, note
 from sfumato.wire.problem import Problem
@@ -37,6 +40,8 @@ __all__ = [
     "KeyRow",
     "MeasureInfo",
     "Note",
+    "PolicyChangeRow",
+    "PolicyHistory",
     "Problem",
     "Receipt",
     "ReceiptCore",
@@ -44,6 +49,7 @@ __all__ = [
     "Report",
     "ReportPromise",
     "ReportRow",
+    "SettingChangeRow",
     "SpendingReport",
     "SpentRow",
     "StoredAnswer",

@@ -84,6 +84,29 @@ class Charges(Record, frozen=True):
     next: Annotated[str | None, Meta(description="The `cursor` of the next page; null on the last.")] = None
 
 
+class SettingChangeRow(Record, frozen=True, kw_only=True):
+    """One setting before and after; null where it was not there."""
+
+    setting: str
+    before: str | None
+    after: str | None
+
+
+class PolicyChangeRow(Record, frozen=True, kw_only=True):
+    """What changed at once: when it was first seen, the user of that process if known, and the file's SHA-256."""
+
+    at: str
+    user: str
+    file: str
+    changes: list[SettingChangeRow]
+
+
+class PolicyHistory(Record, frozen=True):
+    """The changes of limits, prices, modes and rights, the latest first."""
+
+    rows: list[PolicyChangeRow]
+
+
 class KeyRow(Record, frozen=True, kw_only=True):
     """What is known of an API key, which is not the key: its `prefix` only tells it from others."""
 

@@ -18,7 +18,7 @@ from sfumato.ledger import Row
 from sfumato.ledger.usage import PARTS, Forecast
 from sfumato.show.figures import Panel
 from sfumato.show.text import heading
-from sfumato.wire import AccountStanding, BudgetReport, Charges
+from sfumato.wire import AccountStanding, BudgetReport, Charges, PolicyChangeRow, PolicyHistory
 
 _DAYS = (1, 2, 3, 7, 14, 21, 31)
 
@@ -64,6 +64,22 @@ def render_charges(charges: Charges) -> RenderableType:
     if charges.next is None:
         return grid
     return Group(grid, "", Words(f"There are more, from {charges.next} on.", "dim", cropped=False))
+
+
+def render_policy_changes(trail: PolicyHistory) -> RenderableType:
+    """What changed in the policy, the latest first."""
+    if not trail.rows:
+        return Text("No policy was seen yet: it is written down when somebody asks or the service starts.")
+    return stack(_policy_change(row) for row in trail.rows)
+
+
+def _policy_change(row: PolicyChangeRow) -> RenderableType:
+    grid = plain_table("setting", "before", "after")
+    for each in row.changes:
+        grid.add_row(Words(each.setting), Words(each.before or "-"), Words(each.after or "-"))
+    who = f", by {row.user}" if row.user else ""
+    file = f", file {row.file[:12]}" if row.file else ""
+    return Group(Words(f"{row.at[:19].replace('T', ' ')}{who}{file}", cropped=False), indent(grid))
 
 
 def render_shares(panels: Sequence[Panel]) -> RenderableType:
