@@ -1,0 +1,250 @@
+"""Rows of a ledger that somebody changed, and single tables that were put back from an older copy.
+
+`verify` names every change of every column. And what the service does next spends no unit and draws no number twice.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.config import load_config
+from sfumato.errors import BudgetExhausted, LedgerFailed, SfumatoError
+from sfumato.ledger import open_ledger
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.session import Session
+from sfumato.spending import forfeit
+from tests.golden import story, subjects
+from tests.helpers import adverts
+from tests.helpers.repeats import repeats
+from tests.helpers.worlds import NOW, World, new_world, standing
+
+TABLES = (
+    *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "keys", "calls"),
+    *("places", "seals", "cells", "domains"),
+)
+
+
+def columns(path: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(path)) as ledger:
+        return [(table, row[1]) for table in TABLES for row in ledger.execute(f"PRAGMA table_info({table})")]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with something in every table."""
+    folder = story.copy_world(tmp_path_factory.mktemp("busy"), ledger=False)
+    with subjects.fixed_world(distinct=True):
+        story.tell(folder)
+    with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
+        ledger.execute("PRAGMA journal_mode = DELETE")
+        assert all(ledger.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in TABLES)
+    assert found(folder) == []
+    return folder
+
+
+def found(folder: Path) -> list[str]:
+    """What `verify` says of a ledger."""
+    with open_ledger(load_config(folder / "sfumato.toml").ledger, folder) as ledger:
+        return ledger.verify()
+
+
+def another(value: Any, choose: random.Random) -> Any:
+    """A value near to this one."""
+    if value is None:
+        return choose.choice(["", "2026-11-15T12:00:00.000000+00:00", "x"])
+    if isinstance(value, int):
+        return value + choose.choice([-1, 1, 7])
+    place = choose.randrange(len(value) + 1)
+    kind = choose.choice(["cut", "add", "change", "empty"])
+    if kind == "empty" and value:
+        return ""
+    if kind == "cut" and place < len(value):
+        return value[:place] + value[place + 1 :]
+    letter = choose.choice('0123456789abcdef \n"{')
+    changed = value[:place] + letter + value[place + (kind == "change") :]
+    return changed if changed != value else value + letter
+
+
+def tamper(path: Path, table: str, column: str, choose: random.Random) -> bool:
+    """Change one value, or delete or repeat its row. False where the database does not take it."""
+    with closing(sqlite3.connect(path)) as ledger, ledger:
+        rows = ledger.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        names = [row[1] for row in ledger.execute(f"PRAGMA table_info({table})")]
+        row = choose.choice(rows)
+        value = row[1 + names.index(column)]
+        act = choose.choice(["change"] * 4 + ["delete", "repeat"])
+        try:
+            if act == "delete":
+                ledger.execute(f"DELETE FROM {table} WHERE rowid = ?", row[:1])
+            elif act == "repeat":
+                again = [
+                    another(each, choose) if name == column else each for name, each in zip(names, row[1:], strict=True)
+                ]
+                ledger.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(again))})", again)
+            else:
+                ledger.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (another(value, choose), row[0]))
+        except sqlite3.IntegrityError:
+            return False
+    return True
+
+
+def test_every_change_of_every_column_is_named(busy: Path, tmp_path: Path) -> None:
+    """At least 300 changes. That a table without a row is named too follows from the deletions."""
+    for name in (*story.FILES, "noise.key"):
+        shutil.copyfile(busy / name, tmp_path / name)
+    shutil.copytree(busy / "elsewhere", tmp_path / "elsewhere")
+    changes, missed = 0, []
+    for seed in range(repeats(6, 60)):
+        for table, column in columns(busy / "ledger.db"):
+            choose = random.Random(f"{seed} {table} {column}")
+            shutil.copyfile(busy / "ledger.db", tmp_path / "ledger.db")
+            (tmp_path / "ledger.db").chmod(0o600)
+            while not tamper(tmp_path / "ledger.db", table, column, choose):
+                pass
+            changes += 1
+            try:
+                named = found(tmp_path)
+            except LedgerFailed as error:
+                named = [str(error)]
+            if not named:
+                missed.append((seed, table, column))
+    assert changes >= 300
+    assert missed == []
+
+
+# -- one table from an older copy --
+
+
+@contextmanager
+def older(folder: Path, table: str) -> Iterator[Callable[[], None]]:
+    """Remembers a table as it is now; the call puts it back."""
+    with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
+        before = ledger.execute(f"SELECT * FROM {table}").fetchall()
+
+    def put_back() -> None:
+        with closing(sqlite3.connect(folder / "ledger.db")) as ledger, ledger:
+            ledger.execute(f"DELETE FROM {table}")
+            if before:
+                ledger.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(before[0]))})", before)
+
+    yield put_back
+
+
+def total(number: int) -> dict[str, Any]:
+    return {"type": "total", "table": "engagements", "measure": "members", "where": {"n": {"ne": number}}}
+
+
+def ask_all(session: Session, analyst: str, numbers: range) -> dict[int, Any]:
+    """The answers of an analyst; what is refused or fails is left out."""
+    found: dict[int, Any] = {}
+    for number in numbers:
+        try:
+            found[number] = session.ask(total(number), analyst=analyst).rows
+        except (BudgetExhausted, LedgerFailed):
+            continue
+    return found
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["while it runs", "before it starts"])
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_that_was_put_back_gives_no_budget_and_no_second_draw(tmp_path: Path, table: str, live: bool) -> None:
+    """Ten units, of which six are spent, three of them after the copy was made."""
+    world = new_world(tmp_path / "world", information=10, calls=10, cap=True, shared=(10, 10))
+    with world.open() as session:
+        first = ask_all(session, "anna", range(3))
+        with older(world.folder, table) as put_back:
+            later = ask_all(session, "anna", range(3, 6))
+            assert (len(first), len(later)) == (3, 3)
+            if live:
+                put_back()
+                check_no_gain(world, session, first | later)
+    if not live:
+        put_back()
+        try:
+            again = world.open()
+        except LedgerFailed:
+            return
+        with again as session:
+            check_no_gain(world, session, first | later)
+
+
+def check_no_gain(world: World, session: Session, seen: dict[int, Any]) -> None:
+    """Of the ten units four are left, for the two of acme together, and what was drawn stays what it was."""
+    for name in ("anna", "ben"):
+        again = ask_all(session, name, range(6))
+        assert again.items() <= seen.items()
+        seen |= ask_all(session, name, range(6, 40))
+    assert len(seen) <= 10
+
+
+@pytest.mark.parametrize("table", ["balances", "atoms", "ledger"])
+def test_the_refusal_says_what_to_do(tmp_path: Path, table: str) -> None:
+    world = new_world(tmp_path / "world")
+    with world.open() as session:
+        session.ask(total(1), analyst="anna")
+        with older(world.folder, table) as put_back:
+            session.ask(total(2), analyst="anna")
+        put_back()
+        with pytest.raises(LedgerFailed, match=r"copy"):
+            session.ask(total(2) if table == "atoms" else total(3), analyst="ben" if table == "atoms" else "anna")
+        assert session.check()["ledger"] == ("ok" if table == "atoms" else "not ok")
+
+
+def test_an_open_request_that_was_closed_before_is_not_closed_again(tmp_path: Path) -> None:
+    """Closing it twice would give back twice what it had reserved."""
+    world = new_world(tmp_path / "world")
+    with world.open() as session:
+        engine: Any = session._catalog.engine("engagements")
+        run, engine.run = engine.run, None
+        with pytest.raises(SfumatoError):
+            session.ask(total(1), analyst="anna")
+        with older(world.folder, "holds") as put_back:
+            engine.run = run
+            session.ask(total(1), analyst="anna")
+        before = standing(session, "analyst:anna")
+        put_back()
+        session.finish()
+        with pytest.raises(LedgerFailed):
+            forfeit(session.ledger.reservations()[0], session.ledger, NOW)
+        assert standing(session, "analyst:anna") == before
+
+
+@pytest.mark.parametrize("tables", [["cells"], ["seals"], ["cells", "seals"], ["cells", "seals", "places", "domains"]])
+def test_cells_that_were_put_back_are_not_drawn_again(tmp_path: Path, tables: list[str]) -> None:
+    world = adverts.new_adverts(tmp_path / "world")
+    account = {"account": "a0"}
+    with world.open() as session:
+        adverts.ask(session, entity=account, end="2026-01-11")
+        with older(world.folder, tables[0]) as first, older(world.folder, tables[-1]) as last:
+            shown = adverts.lasting(adverts.ask(session, entity=account, end="2026-01-12"))
+        first()
+        last()
+        try:
+            assert adverts.lasting(adverts.ask(session, entity=account, end="2026-01-12")) == shown
+        except LedgerFailed:
+            pass
+        else:
+            assert tables == ["seals"]
+
+
+def test_a_key_that_was_revoked_does_not_come_back(tmp_path: Path) -> None:
+    world = new_world(tmp_path / "world")
+    with world.open() as session:
+        _, key = ApiKeys(session.ledger).create("anna", "analyst", None, NOW)
+        copy = world.folder / "copy.db"
+        with closing(sqlite3.connect(world.folder / "ledger.db")) as source, closing(sqlite3.connect(copy)) as into:
+            source.backup(into)
+        ApiKeys(session.ledger).revoke(key.id, NOW)
+    (world.folder / "ledger.db").write_bytes(copy.read_bytes())
+    for name in ("ledger.db-wal", "ledger.db-shm"):
+        (world.folder / name).unlink(missing_ok=True)
+    with pytest.raises(LedgerFailed):
+        world.open()
