@@ -260,7 +260,7 @@ class Walk:
         return sum(steps.values(), self.kept[analyst])
 
     def planned(self, analyst: str, number: int, version: int, key: int) -> Plan:
-        policy = self.session._catalog.policy_at("engagements", f"value v{version}", NOW)
+        policy = self.session._catalog.policy_at(analyst, "engagements", f"value v{version}", NOW)
         prices = self.session.config.budgets["partner"].prices
         return plan(QUESTIONS[number], policy, prices, noise_key.epoch(key_bytes(key)))
 

@@ -15,7 +15,7 @@ from sfumato.cli.output import Commands, now, print_result, with_json
 if TYPE_CHECKING:
     from sfumato.config import Role
 
-ROLES = ("analyst", "owner", "auditor")
+ROLES = ("analyst", "reader", "owner", "auditor")
 
 
 class Expiry(click.ParamType[date | timedelta]):
@@ -48,8 +48,9 @@ def keys() -> None:
 def create(as_json: bool, config: str, analyst: str, role: Role | None, expires: date | timedelta | None) -> None:
     """Create a key and show it, this once.
 
-    Only its hash is kept. Without --expires it is valid until it is revoked. An auditor sees what all analysts spent
-    and cannot ask; an owner may do both.
+    Only its hash is kept. Without --expires it is valid until it is revoked. A reader has reports and no questions; an
+    auditor sees what all analysts spent and cannot ask; an owner may do all. A key gives no right that the analyst's
+    role in the file does not have.
 
     \b
       sfumato keys create --analyst anna --expires 90d

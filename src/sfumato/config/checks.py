@@ -17,10 +17,13 @@ def check_references(config: Config) -> None:
         _check_table(config, name, table)
     for name, analyst in config.analysts.items():
         _check_known(f"analysts.{name}.budget", analyst.budget, config.budgets, "a budget")
+        _check_tables(config, f"analysts.{name}.tables", analyst.tables)
         if analyst.organisation:
             _check_known(f"analysts.{name}.organisation", analyst.organisation, config.organisations, "an organisation")
     for name, budget in config.organisations.items():
         _check_known(f"organisations.{name}.budget", budget, config.budgets, "a budget")
+    for name, paying in config.budgets.items():
+        _check_tables(config, f"budgets.{name}.tables", paying.tables)
     levels = {level for settings in config.reports.values() for level in settings.levels}
     for name, analyst in config.analysts.items():
         if not name:
@@ -40,6 +43,9 @@ def _check_table(config: Config, name: str, table: TableSettings) -> None:
             _check_public(config, table, settings.domain.table, f"{here}.columns.{column}.domain")
     if table.cap:
         _check_known(f"{here}.cap", table.cap, config.budgets, "a budget")
+        paid = config.budgets[table.cap].tables
+        if paid is not None and name not in paid:
+            raise ConfigError(f"{here}.cap", f"names a budget that does not pay for {name}: budgets.{table.cap}.tables")
     if not table.measures and all(report.table != name for report in config.reports.values()):
         raise ConfigError(f"{here}.measures", 'is empty, so nothing can be asked; add people = { count = "units" }')
 
@@ -71,7 +77,12 @@ def _check_public(config: Config, table: TableSettings, source: str, where: str,
 
 def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
     """Accounts that pay for one question must count it in the same units."""
-    shared = {f"tables.{table.name}.cap": table.cap for table in config.tables.values() if table.cap}
+    hers = config.tables_of(name)
+    shared = {
+        f"tables.{table}.cap": settings.cap
+        for table, settings in config.tables.items()
+        if settings.cap and (hers is None or table in hers)
+    }
     if analyst.organisation:
         shared[f"organisations.{analyst.organisation}.budget"] = config.organisations[analyst.organisation]
     own = config.budgets[analyst.budget].prices
@@ -83,6 +94,11 @@ def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
                 f"budget {budget!r} must have the epsilon_per and delta_per of {analyst.budget!r}, "
                 f"which {name} spends: one question is paid from both",
             )
+
+
+def _check_tables(config: Config, setting: str, tables: tuple[str, ...] | None) -> None:
+    for table in tables or ():
+        _check_known(setting, table, config.tables, "a table")
 
 
 def _check_known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:

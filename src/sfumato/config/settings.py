@@ -19,7 +19,7 @@ from sfumato.types import TYPES, Type
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
 Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
-Role: TypeAlias = Literal["analyst", "owner", "auditor"]
+Role: TypeAlias = Literal["analyst", "reader", "owner", "auditor"]
 
 
 def _utc(moment: datetime) -> datetime:
@@ -172,12 +172,16 @@ class TableSettings:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an account may spend in one period (`cap`), and what one unit and one call mean (`prices`)."""
+    """What an account may spend in one period (`cap`), and what one unit and one call mean (`prices`).
+
+    With `tables`, it pays for questions and releases of these tables only.
+    """
 
     prices: Prices
     cap: Charge
     resets: Resets = "never"
     mode: Mode = "enforce"
+    tables: tuple[str, ...] | None = None
 
     def period(self, moment: datetime) -> tuple[date | None, date | None]:
         """When the period at a moment (UTC) began and when the next begins; None for one that never ends."""
@@ -195,12 +199,18 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Analyst:
-    """One who asks. With `entities`, by level, reports show these entities and those below them only."""
+    """One who asks. With `tables`, of these tables and their reports only; without it, of all.
+
+    `where` is a SQL condition that every question gets in addition. With `entities`, by level, reports show these
+    entities and those below them only.
+    """
 
     budget: str
     organisation: str | None = None
     role: Role = "analyst"
     entities: Mapping[str, tuple[str | tuple[str, ...], ...]] | None = None
+    tables: tuple[str, ...] | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,3 +302,11 @@ class Config:
         if not isinstance(name, str) or name not in self.analysts:
             raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.analysts)}")
         return self.analysts[name]
+
+    def tables_of(self, analyst: str) -> frozenset[str] | None:
+        """The tables that an analyst may use: those of her section and of the budgets that pay; None for all."""
+        who = self.analyst(analyst)
+        paying = [who.budget, *([self.organisations[who.organisation]] if who.organisation else [])]
+        limits = [who.tables, *(self.budgets[name].tables for name in paying)]
+        given = [frozenset(limit) for limit in limits if limit is not None]
+        return frozenset.intersection(*given) if given else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.config import Config
+from sfumato.config import RIGHTS, Config
 from sfumato.ledger.types import OWN, Account
 
 RELEASE = "release:"
@@ -21,8 +21,9 @@ def accounts_of(config: Config, analyst: str, table: str | None = None) -> tuple
 
 
 def budget_accounts(config: Config, analyst: str) -> list[Account]:
-    """The accounts that limit what an analyst may ask: own, organisation, and those of all tables with a cap."""
-    return [*accounts_of(config, analyst), *_table_accounts(config)]
+    """The accounts that limit what an analyst may ask: own, organisation, and those of her tables with a cap."""
+    tables = config.tables_of(analyst) if config.analyst(analyst).role in RIGHTS["estimate"] else frozenset[str]()
+    return [*accounts_of(config, analyst), *_table_accounts(config, tables)]
 
 
 def all_accounts(config: Config) -> dict[str, Account]:
@@ -42,5 +43,7 @@ def release_account(config: Config, budget: str) -> Account:
     return Account(RELEASE + budget, config.budgets[budget])
 
 
-def _table_accounts(config: Config) -> list[Account]:
-    return [table_account(config, name) for name, table in config.tables.items() if table.cap]
+def _table_accounts(config: Config, tables: frozenset[str] | None = None) -> list[Account]:
+    """The accounts of these tables (None: of all) that have a cap."""
+    capped = [name for name, table in config.tables.items() if table.cap]
+    return [table_account(config, name) for name in capped if tables is None or name in tables]

@@ -124,18 +124,21 @@ class Ledger:
     # -- answers and reservations --
 
     def recall(
-        self, own: str, digest: str, accounts_of: Callable[[str], Sequence[Account]], now: datetime
+        self, own: str, digest: str, accounts_of: Callable[[str, str], Sequence[Account]], now: datetime
     ) -> Settled | None:
         """An answer as it first left to this account, if every account that has to pay for its table now has paid.
 
-        `accounts_of` returns the accounts that pay for a table, this one first.
+        `accounts_of` gets the answer's table and row filter. It returns the accounts that pay for it, this one first,
+        or none if the answer may not be shown any more.
         """
         with self.reading() as books:
             body, written = books.answer(own, digest), books.receipt(own, digest)
             if body is None or not written:
                 return None
             receipt = json.loads(written)
-            accounts = accounts_of(receipt["table"])
+            accounts = accounts_of(receipt["table"], receipt.get("row_filter", ""))
+            if not accounts:
+                return None
             steps = dict.fromkeys(receipt["worst"], NOTHING)
             shared = (account.name for account in accounts if account.name != own)  # the own account has paid
             if any(rules.unpaid(steps, books.paid_steps(name, receipt["atom"])) for name in shared):

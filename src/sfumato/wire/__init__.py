@@ -15,6 +15,7 @@ from sfumato.wire.budget import (
     Estimate,
     KeyRow,
 )
+from sfumato.wire.me import Me
 from sfumato.wire.notes import Note, note
 from sfumato.wire.problem import Problem
 from sfumato.wire.report import EXACT, Report
@@ -35,6 +36,7 @@ __all__ = [
     "DryDay",
     "Estimate",
     "KeyRow",
+    "Me",
     "MeasureInfo",
     "Note",
     "Problem",
