@@ -311,8 +311,8 @@ class Session:
         settled = None
         if _DIGEST.fullmatch(digest):  # a store may not take any text
             own = self._own(analyst)
-            paying = partial(self._paying, analyst, now)
-            settled = self._runtime.ledger.recall(own, digest, paying, now)
+            allowed = partial(self._may_recall, analyst, now)
+            settled = self._runtime.ledger.recall(own, digest, partial(self._paying, analyst), now, allowed=allowed)
         if settled is None:
             raise NotFound("there is no such answer; ask again, which is free where it was answered before")
         stored = StoredAnswer.from_json(settled.body)
@@ -322,19 +322,19 @@ class Session:
         """The name of an analyst's own account."""
         return accounts_of(self.config, analyst)[0].name
 
-    def _paying(self, analyst: str, now: datetime, table: str, row_filter: str) -> tuple[Account, ...]:
-        """The accounts that pay for a stored answer; none if the analyst may not ask for all that is in it any more.
-
-        Its table may not be in the configuration any more.
-        """
-        tables, who = self.config.tables_of(analyst), self.config.analyst(analyst)
-        if tables is not None and table not in tables:
-            return ()
-        if who.where is not None:
-            now_asked = self._catalog.policy_of(analyst, now).tables.get(table)
-            if now_asked is None or filter_text(now_asked) != row_filter:
-                return ()
+    def _paying(self, analyst: str, table: str) -> tuple[Account, ...]:
+        """The accounts that pay for requests about a table, which may not be in the configuration any more."""
         return accounts_of(self.config, analyst, table if table in self.config.tables else None)
+
+    def _may_recall(self, analyst: str, now: datetime, table: str, row_filter: str) -> bool:
+        """Whether an analyst may still ask for what a stored answer of hers counts: its table, and these rows of it."""
+        tables = self.config.tables_of(analyst)
+        if tables is not None and table not in tables:
+            return False
+        if self.config.analyst(analyst).where is None:
+            return True
+        asked = self._catalog.policy_of(analyst, now).tables.get(table)
+        return asked is not None and filter_text(asked) == row_filter
 
     def _check_right(self, analyst: str, right: Right) -> None:
         """Refuse what the analyst's role does not include."""

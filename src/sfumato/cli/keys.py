@@ -11,6 +11,7 @@ import click
 from sfumato.cli.books import open_books
 from sfumato.cli.options import with_config
 from sfumato.cli.output import Commands, now, print_result, with_json
+from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from sfumato.config import Role
@@ -56,11 +57,14 @@ def create(as_json: bool, config: str, analyst: str, role: Role | None, expires:
       sfumato keys create --analyst anna --expires 90d
     """
     from sfumato.cli.terminal.keys import render_new_key
-    from sfumato.ledger.api_keys import ApiKeys
+    from sfumato.ledger.api_keys import TOO_FAR, ApiKeys
     from sfumato.wire import KeyRow
 
     moment = now()
-    until = moment + expires if isinstance(expires, timedelta) else expires
+    try:
+        until = moment + expires if isinstance(expires, timedelta) else expires
+    except OverflowError:
+        raise InvalidArgument("--expires", TOO_FAR) from None
     with open_books(config) as (settings, ledger):
         who = settings.analyst(analyst)
         text, key = ApiKeys(ledger).create(analyst, role or who.role, until, moment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -184,17 +185,18 @@ class Budget:
     tables: tuple[str, ...] | None = None
 
     def period(self, moment: datetime) -> tuple[date | None, date | None]:
-        """When the period at a moment (UTC) began and when the next begins; None for one that never ends."""
+        """When the period at a moment (UTC) began and when the next begins; None for one that never ends.
+
+        The last period of the year 9999 never ends: there is no date after it.
+        """
         today = _utc(moment).date()
         if self.resets == "never":
             return None, None
-        if self.resets == "daily":
-            return today, today + timedelta(days=1)
-        if self.resets == "weekly":
-            monday = today - timedelta(days=today.weekday())
-            return monday, monday + timedelta(days=7)
-        first = today.replace(day=1)
-        return first, (first + timedelta(days=31)).replace(day=1)
+        if self.resets == "monthly":
+            first, days = today.replace(day=1), monthrange(today.year, today.month)[1]
+        else:
+            first, days = (today, 1) if self.resets == "daily" else (today - timedelta(days=today.weekday()), 7)
+        return first, first + timedelta(days=days) if (date.max - first).days >= days else None
 
 
 @dataclass(frozen=True, slots=True)
