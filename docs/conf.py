@@ -18,6 +18,7 @@ NAVIGATION = {
         "Tutorials": ["/docs/tutorials/ten-minutes", "/docs/notebooks/first-questions"],
         "How-to": [
             "/docs/how-to/serve-it",
+            "/docs/how-to/give-rights",
             "/docs/how-to/show-a-report",
             "/docs/how-to/publish-a-table",
             "/docs/how-to/look-after-the-ledger",

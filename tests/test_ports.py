@@ -24,6 +24,7 @@ from sfumato.mechanisms.known_domain import KnownNoise
 from sfumato.release.statistics import STATISTICS, StatisticKind
 from tests.contracts.ledger import answer, spent, top
 from tests.contracts.mechanism import MechanismContract
+from tests.helpers.worlds import key_bytes
 from tests.toys.mechanism import ToyMechanism
 from tests.toys.statistic import Regulars
 from tests.toys.store import ToyStore
@@ -66,7 +67,7 @@ def test_a_toy_is_one_class_in_one_file(name):
 def opened(folder: Path, engine: str, place: str) -> sf.Session:
     (folder / "sfumato.toml").write_text(CONFIG.format(engine=engine, place=place))
     key = folder / "noise.key"
-    key.write_bytes(b"k" * 32)
+    key.write_bytes(key_bytes())
     key.chmod(0o600)
     (folder / "fence").mkdir()
     return sf.open(folder / "sfumato.toml")

@@ -29,7 +29,8 @@ from sfumato.ledger import Debit, Reservation, Revealed, accounts_of
 from sfumato.mechanisms import Release, Rng, context
 from sfumato.query.listing import Listing, read_listing
 from sfumato.query.plan import Key, Plan, plan
-from sfumato.query.policy import Policy
+from sfumato.query.policy import Policy, TablePolicy
+from sfumato.query.predicate import EVERYTHING
 from sfumato.query.request import NOT_A_REQUEST, Request, RequestLike
 from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
@@ -165,6 +166,8 @@ def _notes(planned: PlannedRequest, shown: Release[Any]) -> Iterator[Note]:
         yield note(codes.FIRST_GROUPS, shown=len(shown.rows), groups=len(plan.domain))
     if plan.mechanism.tau > 1:
         yield note(codes.CAPPED, tau=plan.mechanism.tau)
+    if planned.debit.row_filter:
+        yield note(codes.OWN_ROWS)
     if planned.debit.own.budget.mode == "track":
         yield note(codes.TRACKED)
 
@@ -180,6 +183,11 @@ def _add_way_out(
     return BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest, instead)
 
 
+def filter_text(table: TablePolicy) -> str:
+    """The row filter of a table as the ledger stores it with an answer; "" where there is none."""
+    return "" if table.row_filter == EVERYTHING else str(table.row_filter)
+
+
 class Planner:
     """From what was asked to a planned request. Keeps the latest plans: reading SQL takes longer than a repeat."""
 
@@ -191,8 +199,8 @@ class Planner:
         self._plans: OrderedDict[tuple[str, str], tuple[Policy, PlannedRequest]] = OrderedDict()
 
     def plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
-        """The plan of a request under the policy at `now`, or a refusal in the analyst's words."""
-        policy = self._catalog.policy(now)
+        """The plan of a request under what the analyst may ask at `now`, or a refusal in the analyst's words."""
+        policy = self._catalog.policy_of(analyst, now)
         spelling = f"sql {request}" if isinstance(request, str) else None  # a text that no other request has
         if type(request) is dict:
             with suppress(TypeError, ValueError, RecursionError):
@@ -222,16 +230,17 @@ class Planner:
                     self._plans.popitem(last=False)
         return planned
 
-    def listing(self, request: RequestLike, now: datetime) -> Listing | None:
+    def listing(self, request: RequestLike, analyst: str, now: datetime) -> Listing | None:
         """The listing that a request in SQL asks for, if it is one."""
         sql = request.get("sql") if isinstance(request, Mapping) and len(request) == 1 else request
-        return read_listing(sql, self._catalog.policy(now)) if isinstance(sql, str) else None
+        return read_listing(sql, self._catalog.policy_of(analyst, now)) if isinstance(sql, str) else None
 
     def resume(self, reservation: Reservation, now: datetime) -> PlannedRequest | None:
         """The planned request behind a reservation, if it still means the same."""
         try:
-            policy = self._catalog.policy_at(reservation.request["table"], reservation.version, now)
-            planned = self._plan(read_request(reservation.request, policy), policy, reservation.analyst)
+            asked, analyst = reservation.request, reservation.analyst
+            policy = self._catalog.policy_at(analyst, asked["table"], reservation.version, now)
+            planned = self._plan(read_request(asked, policy), policy, analyst)
         except Failed:
             raise  # which says nothing about the policy
         except SfumatoError:
@@ -251,5 +260,6 @@ class Planner:
             version=made.data_version,
             request=made.request,
             worst=made.mechanism.worst,
+            row_filter=filter_text(policy.tables[made.table]),
         )
         return PlannedRequest(made, debit)

@@ -9,10 +9,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from sfumato.config import Config, Reference, ReportSettings, TableSettings
+from sfumato.config import RIGHTS, Config, Reference, ReportSettings, TableSettings
 from sfumato.engines import ColumnType, Engine, open_engine
-from sfumato.errors import ConfigError, EngineFailed
+from sfumato.errors import ConfigError, EngineFailed, NotSupported
+from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import MAX_DOMAIN, Policy, TablePolicy
+from sfumato.query.predicate import EVERYTHING, Predicate
+from sfumato.query.sql import read_filter
 
 MAX_ENTITIES = 1_000_000
 
@@ -24,6 +27,7 @@ class Catalog:
         self._config = config
         self._engines: dict[str, Engine] = {}
         self._policy: tuple[tuple[str, ...], Policy] = ((), Policy())
+        self._views: dict[tuple[frozenset[str] | None, str | None], tuple[Policy, Policy]] = {}
         try:
             for name in config.engines:
                 self._engines[name] = self._open(name)
@@ -75,15 +79,52 @@ class Catalog:
             self._policy = (versions, Policy(built, tuple(self._config.reports)))
         return self._policy[1]
 
-    def policy_at(self, table: str, version: str, now: datetime) -> Policy:
-        """The policy with one table at another data version."""
-        policy = self.policy(now)
+    def policy_of(self, analyst: str, now: datetime) -> Policy:
+        """What an analyst may ask at a moment: other tables are not in it. The same object while it is the same."""
+        policy, who, tables = self.policy(now), self._config.analyst(analyst), self._config.tables_of(analyst)
+        if who.role not in RIGHTS["estimate"]:
+            tables = frozenset()
+        if tables is None and who.where is None:
+            return policy
+        known = self._views.get((tables, who.where))
+        if known is None or known[0] is not policy:
+            built = {
+                name: replace(table, row_filter=self._row_filter(analyst, table))
+                for name, table in policy.tables.items()
+                if tables is None or name in tables
+            }
+            reports = [
+                name for name, report in self._config.reports.items() if tables is None or report.table in tables
+            ]
+            known = self._views[tables, who.where] = policy, Policy(built, tuple(reports))
+        return known[1]
+
+    def _row_filter(self, analyst: str, table: TablePolicy) -> Predicate:
+        """The filter that an analyst's questions about a table get in addition."""
+        where = self._config.analysts[analyst].where
+        try:
+            return EVERYTHING if where is None else canonical_filter(read_filter(where, table), table)
+        except NotSupported as problem:
+            way_out = f"list the tables that it fits in analysts.{analyst}.tables"
+            raise ConfigError(f"analysts.{analyst}.where", f"{problem} (table {table.name}); {way_out}") from None
+
+    def policy_at(self, analyst: str, table: str, version: str, now: datetime) -> Policy:
+        """What an analyst may ask, with one table at another data version."""
+        policy = self.policy_of(analyst, now)
         return replace(policy, tables={**policy.tables, table: replace(policy.table(table), version=version)})
 
     def problems(self) -> Iterator[ConfigError]:
         """Every way in which the configuration does not fit the live schema."""
         for name, table in self._config.tables.items():
             yield from table.problems(self.engine(name).schema(name), self._domains[name])
+
+    def right_problems(self, now: datetime) -> Iterator[ConfigError]:
+        """Every analyst whose `where` does not fit a table that she may ask about."""
+        for analyst in self._config.analysts:
+            try:
+                self.policy_of(analyst, now)
+            except ConfigError as problem:
+                yield problem
 
     def check(self) -> None:
         """Raise `EngineFailed` unless every table can be reached. No row is read."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.accounting import Charge, epsilon
 from sfumato.accounting.composition import approximate_zcdp_epsilon
-from sfumato.config import Budget, Config
-from sfumato.ledger import Account, accounts_of, all_accounts
+from sfumato.config import RIGHTS, Budget, Config, Role
+from sfumato.ledger import Account, all_accounts, budget_accounts
 from sfumato.ledger.accounts import RELEASE
 from sfumato.mechanisms import KnownLaplace, Mechanism, UnknownGaussian, UnknownGumbel, UnknownLaplace
 from sfumato.query.policy import Prices
@@ -93,11 +93,23 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class AnalystRights:
+    """What an analyst may ask about. With `where`, some rows only; with `some_entities`, reports show some only."""
+
+    role: Role
+    tables: tuple[str, ...]
+    reports: tuple[str, ...]
+    where: str | None
+    some_entities: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyExplanation:
     """The promise of every account, and what all analysts together could learn: None if nothing bounds that.
 
     `reports` have their own guarantees, None where it is not known. `readers` are the analysts who may read every
-    entity of them. `uncapped` are tables without a cap, `guaranteed` columns whose bound no query enforces.
+    entity of them. `rights` are what each analyst may ask about. `uncapped` are tables without a cap, `guaranteed`
+    columns whose bound no query enforces.
     """
 
     promises: tuple[Promise, ...]
@@ -107,6 +119,7 @@ class PolicyExplanation:
     guaranteed: tuple[str, ...]
     reports: Mapping[str, ReportGuarantee | None] = field(default_factory=dict)
     readers: tuple[str, ...] = ()
+    rights: Mapping[str, AnalystRights] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -118,6 +131,7 @@ class PolicyExplanation:
             "tables_without_a_cap": list(self.uncapped),
             "reports": {name: None if each is None else each.to_dict() for name, each in self.reports.items()},
             "read_every_entity": list(self.readers),
+            "rights": {name: asdict(each) for name, each in self.rights.items()},
             "not_bounded": list(exclusions(self)),
         }
 
@@ -131,8 +145,8 @@ def explain(
     """
     accounts = {name: each for name, each in all_accounts(config).items() if not name.startswith(RELEASE)}
     if analyst is not None:
-        own = {account.name for account in accounts_of(config, analyst)}
-        accounts = {name: each for name, each in accounts.items() if name in own or name.startswith("table:")}
+        hers = {account.name for account in budget_accounts(config, analyst)}
+        accounts = {name: each for name, each in accounts.items() if name in hers}
     has_entities = any(report.levels for report in config.reports.values())
     return PolicyExplanation(
         promises=tuple(Promise(account, tuple(_bounds(account))) for account in accounts.values()),
@@ -149,8 +163,23 @@ def explain(
         readers=tuple(
             name
             for name, each in config.analysts.items()
-            if has_entities and each.entities is None and analyst in (None, name)
+            if has_entities and each.entities is None and analyst in (None, name) and _rights(config, name).reports
         ),
+        rights={name: _rights(config, name) for name in config.analysts if analyst in (None, name)},
+    )
+
+
+def _rights(config: Config, analyst: str) -> AnalystRights:
+    who, limit = config.analyst(analyst), config.tables_of(analyst)
+    asks, reads = who.role in RIGHTS["ask"], who.role in RIGHTS["report"]
+    tables = [name for name, table in config.tables.items() if asks and table.measures]
+    reports = [name for name in config.reports if reads]
+    return AnalystRights(
+        role=who.role,
+        tables=tuple(name for name in tables if limit is None or name in limit),
+        reports=tuple(name for name in reports if limit is None or config.reports[name].table in limit),
+        where=who.where,
+        some_entities=who.entities is not None,
     )
 
 
@@ -308,6 +337,16 @@ def describe_reports(explained: PolicyExplanation) -> Iterator[str]:
         )
     if explained.readers:
         yield f"May read every entity of the reports, as no `entities` limit them: {', '.join(explained.readers)}."
+
+
+def describe_rights(explained: PolicyExplanation) -> Iterator[str]:
+    """What each analyst may ask about."""
+    for name, each in explained.rights.items():
+        rows = "" if each.where is None else f", of rows where {each.where}"
+        entities = ", of some entities" if each.some_entities else ""
+        questions = f"questions about {', '.join(each.tables)}{rows}" if each.tables else "no questions"
+        reports = f"the reports {', '.join(each.reports)}{entities}" if each.reports else "no reports"
+        yield f"{name} ({each.role}): {questions}; {reports}."
 
 
 def exclusions(explained: PolicyExplanation) -> Iterator[str]:

@@ -11,15 +11,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any, Self, Unpack
 
 from msgspec.structs import replace as replace_fields
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
-from sfumato.answer import Planner, answer, answer_listing
+from sfumato.answer import Planner, answer, answer_listing, filter_text
 from sfumato.catalog import Catalog
-from sfumato.config import Config, load_config, noise_key
+from sfumato.config import RIGHTS, Config, Right, Role, load_config, noise_key, sort_roles
 from sfumato.errors import Conflict, InvalidArgument, NotFound, SfumatoError
 from sfumato.ledger import (
     Account,
@@ -34,7 +35,7 @@ from sfumato.ledger import (
 from sfumato.ledger.cells import Seals
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step
-from sfumato.query.policy import TablePolicy
+from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
 from sfumato.query.request import RequestLike
 from sfumato.query.values import json_value
@@ -48,6 +49,7 @@ from sfumato.wire import (
     Charges,
     ColumnInfo,
     Estimate,
+    Me,
     MeasureInfo,
     Report,
     StoredAnswer,
@@ -77,9 +79,12 @@ class Session:
         self._catalog = Catalog(self.config)
         self._ledger: Ledger | None = None
         try:
-            self._catalog.policy(self._clock())  # raises where the configuration does not fit the live schema
+            now = self._clock()
+            self._catalog.policy(now)  # raises where the configuration does not fit the live schema
+            for problem in self._catalog.right_problems(now):
+                raise problem
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
-            record_policy(self._ledger, self.config, self._clock())
+            record_policy(self._ledger, self.config, now)
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
             self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key), self._clock)
             self._planner = Planner(self.config, self._catalog, self._runtime.epoch)
@@ -95,12 +100,13 @@ class Session:
 
         A `call` that was made before gives the answer that it gave then, also where the data has a new version since.
         """
+        self._check_right(analyst, "ask")
         now = self._clock()
         if call is not None:
             earlier = self._runtime.ledger.earlier_call(self._own(analyst), call)
             if earlier is not None:
-                return self._answer_again(earlier, analyst, now)
-        listing = self._planner.listing(request, now)
+                return self._answer_again(earlier, request, analyst, now)
+        listing = self._planner.listing(request, analyst, now)
         if listing is not None:
             return answer_listing(listing, self._catalog.policy(now), self._budget(analyst, now).accounts[0])
         planned = self._planner.plan(request, analyst, now)
@@ -114,13 +120,18 @@ class Session:
         return found if paid is None or paid.free else self._recall_call(paid, analyst, now) or found
 
     def recall(self, digest: str, *, analyst: str) -> Answer:
-        """An answer that this analyst was given before, with its first receipt. Free; no row is read."""
+        """An answer that this analyst was given before, with its first receipt. Free; no row is read.
+
+        `NotFound` also where she may not ask about its table, or about all its rows, any more.
+        """
+        self._check_right(analyst, "recall")
         return self._recall(digest, analyst, self._clock())
 
     def estimate(self, request: RequestLike, *, analyst: str) -> Estimate:
         """What a request would cost this analyst and how accurate it would be. Free; no row is read."""
+        self._check_right(analyst, "estimate")
         now = self._clock()
-        if self._planner.listing(request, now) is not None:
+        if self._planner.listing(request, analyst, now) is not None:
             left = self._budget(analyst, now).accounts[0].left
             free = ChargeRange(NOTHING, NOTHING)
             return Estimate(mechanism="policy", charge=free, error95={}, left=left, answers_left=None)
@@ -183,8 +194,9 @@ class Session:
         interface takes it.
         """
         question = report_question(report, keywords)
-        reader, now = self.config.analyst(analyst), self._clock()
-        return self._reports.report(question, reader.entities, self._budget(analyst, now).accounts[0], now)
+        self._check_right(analyst, "report")
+        tenancy, tables, now = self.config.analyst(analyst).entities, self.config.tables_of(analyst), self._clock()
+        return self._reports.report(question, tenancy, self._budget(analyst, now).accounts[0], now, tables)
 
     def reseal(
         self,
@@ -203,10 +215,38 @@ class Session:
         """
         return self._reports.reseal(report, start=start, end=end, entity=entity, dry=dry, now=self._clock())
 
-    def tables(self) -> Tables:
-        """What may be asked about."""
-        tables = [_describe(table) for table in self._catalog.policy(self._clock()).tables.values()]
-        return Tables(tables, [*self._reports.rows()])
+    def tables(self, analyst: str | None = None, *, role: Role | None = None) -> Tables:
+        """What may be asked about; with an analyst, by her, and with a `role`, by her in this role."""
+        if analyst is None:
+            policy, limit = self._catalog.policy(self._clock()), None
+        else:
+            policy, limit = self._policy_of(analyst, role), self.config.tables_of(analyst)
+        return Tables([_describe(table) for table in policy.tables.values()], [*self._reports.rows(limit)])
+
+    def me(self, analyst: str, *, role: Role | None = None) -> Me:
+        """An analyst's own record: her role, her budget, and what she may ask about. A `role` may narrow it."""
+        who, limit = self.config.analyst(analyst), self.config.tables_of(analyst)
+        role = sort_roles(role or who.role, who.role)[0]
+        entities = None
+        if who.entities is not None:
+            entities = {
+                level: [name if isinstance(name, str) else [*name] for name in names]
+                for level, names in who.entities.items()
+            }
+        return Me(
+            analyst=analyst,
+            role=role,
+            organisation=who.organisation,
+            budget=who.budget,
+            tables=[*self._policy_of(analyst, role).tables],
+            reports=[*self._reports.of_tables(limit)] if role in RIGHTS["report"] else [],
+            entities=entities,
+            where=who.where,
+        )
+
+    def _policy_of(self, analyst: str, role: Role | None) -> Policy:
+        """What an analyst may ask about: nothing, in a role without questions and estimates."""
+        return self._catalog.policy_of(analyst, self._clock()) if role in (None, *RIGHTS["estimate"]) else Policy()
 
     @property
     def ledger(self) -> Ledger:
@@ -243,7 +283,7 @@ class Session:
                 continue  # it stays reserved: the next start, or the next identical request, tries again
         return finished
 
-    def _answer_again(self, earlier: EarlierCall, analyst: str, now: datetime) -> Answer:
+    def _answer_again(self, earlier: EarlierCall, request: RequestLike, analyst: str, now: datetime) -> Answer:
         """The answer of an earlier call. Where it was not answered yet, it is answered now."""
         found = self._recall_call(earlier, analyst, now)
         if found is not None:
@@ -254,6 +294,7 @@ class Session:
             answer(planned, self._runtime, now, resume=True)
         found = self._recall_call(earlier, analyst, now)  # as it first left, also if another thread settled it
         if found is None:
+            self._planner.plan(request, analyst, now)  # raises where it may not be asked any more
             raise Conflict(CLOSED_CALL, reused=True)
         return found
 
@@ -272,7 +313,8 @@ class Session:
         settled = None
         if _DIGEST.fullmatch(digest):  # a store may not take any text
             own = self._own(analyst)
-            settled = self._runtime.ledger.recall(own, digest, lambda table: self._paying(analyst, table), now)
+            allowed = partial(self._may_recall, analyst, now)
+            settled = self._runtime.ledger.recall(own, digest, partial(self._paying, analyst), now, allowed=allowed)
         if settled is None:
             raise NotFound("there is no such answer; ask again, which is free where it was answered before")
         stored = StoredAnswer.from_json(settled.body)
@@ -285,6 +327,26 @@ class Session:
     def _paying(self, analyst: str, table: str) -> tuple[Account, ...]:
         """The accounts that pay for requests about a table, which may not be in the configuration any more."""
         return accounts_of(self.config, analyst, table if table in self.config.tables else None)
+
+    def _may_recall(self, analyst: str, now: datetime, table: str, row_filter: str) -> bool:
+        """Whether an analyst may still ask for what a stored answer of hers counts: its table, and these rows of it."""
+        tables = self.config.tables_of(analyst)
+        if tables is not None and table not in tables:
+            return False
+        if self.config.analyst(analyst).where is None:
+            return True
+        asked = self._catalog.policy_of(analyst, now).tables.get(table)
+        return asked is not None and filter_text(asked) == row_filter
+
+    def _check_right(self, analyst: str, right: Right) -> None:
+        """Refuse what the analyst's role does not include."""
+        role = self.config.analyst(analyst).role
+        if role not in RIGHTS[right]:
+            able = ", ".join(name for name, roles in RIGHTS.items() if role in roles)
+            raise NotFound(
+                f"{analyst} has the role {role}, which may {able} and may not {right}; "
+                f"the owner can change analysts.{analyst}.role"
+            )
 
     def close(self) -> None:
         """Close the engines and the ledger. What is being answered stays reserved, and is finished next time."""

@@ -34,7 +34,7 @@ from sfumato.errors import (
 from sfumato.ledger import payments
 from sfumato.query.request import Histogram, TopK, Total
 from sfumato.session import Session
-from tests.helpers.worlds import NOW, World, lasting, new_world, spent, standing
+from tests.helpers.worlds import NOW, World, key_bytes, lasting, new_world, spent, standing
 from tests.query import test_sql
 
 ARTICLES = TopK("engagements", "article", "members", k=5)
@@ -450,7 +450,7 @@ def test_a_failure_keeps_no_exact_row_within_reach(world):
 
 def test_no_frame_prints_the_noise_key(world):
     with world.open() as session:
-        assert repr(bytes([7]) * 32) not in repr(session._runtime)
+        assert repr(key_bytes()) not in repr(session._runtime)
 
 
 def test_a_failed_request_answers_later_without_a_second_charge(each_world):

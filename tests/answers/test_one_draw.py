@@ -29,7 +29,7 @@ from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
 from tests.helpers.repeats import repeats
-from tests.helpers.worlds import NOW, REGIONS, World, lasting
+from tests.helpers.worlds import NOW, REGIONS, World, key_bytes, lasting
 
 ANALYSTS = ("anna", "ben", "olga")
 SHIFT = 10_000  # what one state of the data adds to every count: far more than any noise
@@ -260,9 +260,9 @@ class Walk:
         return sum(steps.values(), self.kept[analyst])
 
     def planned(self, analyst: str, number: int, version: int, key: int) -> Plan:
-        policy = self.session._catalog.policy_at("engagements", f"value v{version}", NOW)
+        policy = self.session._catalog.policy_at(analyst, "engagements", f"value v{version}", NOW)
         prices = self.session.config.budgets["partner"].prices
-        return plan(QUESTIONS[number], policy, prices, noise_key.epoch(bytes([key]) * 32))
+        return plan(QUESTIONS[number], policy, prices, noise_key.epoch(key_bytes(key)))
 
     def stored(self) -> dict[str, dict[str, Any]]:
         return {atom: json.loads(payload) for atom, _, payload in self.rows("atoms") if payload is not None}

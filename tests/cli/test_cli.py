@@ -26,6 +26,7 @@ from sfumato.cli.demo import DEMO_MEMBERS
 from sfumato.cli.options import CHARTS
 from sfumato.demo import sample
 from sfumato.errors import LedgerFailed
+from tests.helpers.worlds import key_bytes
 
 COMMAND = Path(sys.executable).with_name("sfumato")
 TOP = "SELECT article, COUNT(DISTINCT member_id) FROM engagements GROUP BY article ORDER BY 2 DESC LIMIT 10"
@@ -91,7 +92,7 @@ def shop(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(data, folder)
     (folder / "sfumato.toml").write_text(CONFIG, "utf-8")
     key = folder / "noise.key"
-    key.write_bytes(b"k" * 32)
+    key.write_bytes(key_bytes())
     key.chmod(0o600)
     monkeypatch.chdir(folder)
     return folder

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from sfumato.cli import main
 from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.session import Session
+from tests.helpers.worlds import key_bytes
 
 COMMAND = Path(sys.executable).with_name("sfumato")
 ITEMS = {f"item-{place}" for place in range(8)}
@@ -90,7 +91,7 @@ def shop(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(data, folder)
     (folder / "books").mkdir()
     (folder / "sfumato.toml").write_text(CONFIG, "utf-8")
-    (folder / "noise.key").write_bytes(b"k" * 32)
+    (folder / "noise.key").write_bytes(key_bytes())
     (folder / "noise.key").chmod(0o600)
     monkeypatch.chdir(folder)
     return folder

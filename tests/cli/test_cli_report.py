@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from sfumato.cli import main, output
 from sfumato.config import load_config
 from sfumato.session import Session
+from tests.helpers.worlds import key_bytes
 
 pytestmark = pytest.mark.slow  # a session for each
 
@@ -91,7 +92,7 @@ def shop(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(data, folder)
     (folder / "sfumato.toml").write_text(CONFIG, "utf-8")
     key = folder / "noise.key"
-    key.write_bytes(b"k" * 32)
+    key.write_bytes(key_bytes())
     key.chmod(0o600)
     monkeypatch.chdir(folder)
     return folder

@@ -29,7 +29,7 @@ from sfumato.errors import (
     Unauthorized,
 )
 from sfumato.problems import PLACE, PROBLEM_TYPES
-from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate, TableRow, Tables
+from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate, Me, TableRow, Tables
 from tests.helpers.fake_service import (
     ANSWER,
     BUDGET,
@@ -37,6 +37,7 @@ from tests.helpers.fake_service import (
     DIGEST,
     ESTIMATE,
     KEY,
+    ME,
     REPORT,
     SQL,
     TABLES,
@@ -53,7 +54,7 @@ both = pytest.mark.parametrize("call", [sync_call, async_call])
 
 
 @pytest.mark.parametrize(
-    "record", [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, TABLES], ids=lambda each: type(each).__name__
+    "record", [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, TABLES, ME], ids=lambda each: type(each).__name__
 )
 def test_records_are_read_back_from_their_serial_form(record):
     assert type(record).from_dict(record.to_dict()) == record
@@ -73,6 +74,7 @@ CALLS = [
     ("budget", (), BUDGET, "GET", "/v1/budget"),
     ("charges", (), CHARGES, "GET", "/v1/budget/charges"),
     ("tables", (), TABLES, "GET", "/v1/tables"),
+    ("me", (), ME, "GET", "/v1/me"),
     ("usage", (), {"rows": []}, "GET", "/v1/admin/usage"),
 ]
 
@@ -113,9 +115,9 @@ def test_both_clients_have_the_same_calls_and_those_of_a_session():
         }
 
     assert public(sf.Client) == public(sf.AsyncClient)
-    for name in ("ask", "report", "estimate", "budget", "charges", "tables"):
+    for name in ("ask", "report", "estimate", "budget", "charges", "tables", "me"):
         asked = [*inspect.signature(getattr(sf.Session, name)).parameters]
-        assert [each for each in asked if each not in ("analyst", "call")] == public(sf.Client)[name]
+        assert [each for each in asked if each not in ("analyst", "call", "role")] == public(sf.Client)[name]
 
 
 def test_a_path_before_the_interface_is_kept():
@@ -375,7 +377,14 @@ def test_a_missing_httpx2_is_explained(monkeypatch):
 
 
 def test_the_records_that_come_back_are_those_of_a_session():
-    kinds = {"ask": Answer, "estimate": Estimate, "budget": BudgetReport, "charges": Charges, "tables": Tables}
+    kinds = {
+        "ask": Answer,
+        "estimate": Estimate,
+        "budget": BudgetReport,
+        "charges": Charges,
+        "tables": Tables,
+        "me": Me,
+    }
     for method, given, record, _, _ in CALLS[:-1]:
         assert isinstance(sync_call(Scripted([ok(record)]), method, *given), kinds.get(method, Answer))
 

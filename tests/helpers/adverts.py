@@ -18,6 +18,7 @@ from sfumato.ledger.cells import Place, Seal, Seals
 from sfumato.reports.cells import Block
 from sfumato.session import Session
 from sfumato.wire import Report
+from tests.helpers.worlds import key_bytes
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 TITLES, SIZES, SKILLS = ("dentist", "engineer", "nurse"), ("large", "small"), ("cobol", "rust", "sql")
@@ -70,7 +71,7 @@ class Adverts:
 
     def write_key(self, fill: int = 7) -> None:
         path = self.folder / "noise.key"
-        path.write_bytes(bytes([fill]) * 32)
+        path.write_bytes(key_bytes(fill))
         path.chmod(0o600)
 
     def write_config(

@@ -27,6 +27,7 @@ from sfumato.wire import (
     ChargeRow,
     Charges,
     Estimate,
+    Me,
     Note,
     Receipt,
     Report,
@@ -119,6 +120,16 @@ CHARGES = Charges(
         )
     ],
     "17",
+)
+ME = Me(
+    analyst="anna",
+    role="analyst",
+    organisation="acme",
+    budget="partner",
+    tables=["engagements"],
+    reports=[],
+    entities={"account": ["7"], "campaign": [["7", "spring"]]},
+    where="region = 'emea'",
 )
 TABLES = Tables(
     [

@@ -40,6 +40,9 @@ role = "owner"
 [analysts.axel]
 budget = "partner"
 role = "auditor"
+[analysts.rita]
+budget = "partner"
+role = "reader"
 """
 SERVICE = {"rate_per_minute": 0}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import traceback
@@ -115,7 +116,7 @@ class World:
 
     def write_key(self, fill: int = 7) -> None:
         path = self.folder / "noise.key"
-        path.write_bytes(bytes([fill]) * 32)
+        path.write_bytes(key_bytes(fill))
         path.chmod(0o600)
 
     def write_config(
@@ -177,6 +178,11 @@ def new_world(folder: Path, ledger: str = "sqlite:ledger.db", **config: Any) -> 
     world.write_key()
     world.write_config(**config)
     return world
+
+
+def key_bytes(fill: int = 7) -> bytes:
+    """A noise key that follows from a number."""
+    return hashlib.sha256(bytes([fill])).digest()
 
 
 def lasting(answer: Any) -> str:

@@ -129,7 +129,7 @@ class KeysContract:
     def test_senseless_people(self):
         with pytest.raises(InvalidArgument, match="analyst"):
             self.make().create("", "analyst", None, NOW)
-        with pytest.raises(InvalidArgument, match="role: must be one of analyst, owner, auditor"):
+        with pytest.raises(InvalidArgument, match="role: must be one of analyst, reader, owner, auditor"):
             self.make().create("anna", "root", None, NOW)
 
     def test_a_revoked_key_is_refused_at_once_and_in_every_process(self):

@@ -39,6 +39,7 @@ from sfumato.release import outputs as outputs_module
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
 from sfumato.wire import AccountStanding
+from tests.helpers.worlds import key_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -174,7 +175,7 @@ def new_world(folder: Path, ledger: str = "sqlite:ledger.db", **config: str) -> 
     world = World(folder, ledger)
     world.change("SELECT *")
     key = folder / "noise.key"
-    key.write_bytes(bytes([7]) * 32)
+    key.write_bytes(key_bytes())
     key.chmod(0o600)
     world.write_config(**config)
     return world

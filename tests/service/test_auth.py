@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.config import Config, LedgerSettings, Role, read_config
+from sfumato.config import RIGHTS, Config, LedgerSettings, Right, Role, read_config
 from sfumato.errors import ConfigError, LedgerFailed, NotFound, Unauthorized
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.api_keys import ApiKeys
-from sfumato.service.auth import RIGHTS, Authenticator, Principal, Right, check_right
+from sfumato.service.auth import Authenticator, Principal, check_right
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MOMENT = int(NOW.timestamp())
@@ -37,6 +37,9 @@ role = "owner"
 [analysts.axel]
 budget = "partner"
 role = "auditor"
+[analysts.rita]
+budget = "partner"
+role = "reader"
 """
 OIDC = """
 [service.oidc]
@@ -96,12 +99,20 @@ def refusal(authenticator: Authenticator, authorization: str | None) -> str:
 
 class TestKeys:
     @pytest.mark.parametrize("role", get_args(Role))
-    @pytest.mark.parametrize("analyst", ["anna", "olga", "axel"])
-    def test_a_key_has_its_own_role(
+    @pytest.mark.parametrize("analyst", ["anna", "rita", "olga", "axel"])
+    def test_a_key_may_what_its_role_and_that_of_the_file_may(
         self, authenticator: Authenticator, keys: ApiKeys, analyst: str, role: Role
     ) -> None:
         text, key = keys.create(analyst, role, None, NOW)
-        assert authenticator.authenticate(f"Bearer {text}") == Principal(analyst, role, key.id)
+        found, in_file = authenticator.authenticate(f"Bearer {text}"), config().analysts[analyst].role
+        assert (found.analyst, found.key_id) == (analyst, key.id)
+        assert found.role in (role, in_file)
+        for right, roles in RIGHTS.items():
+            if {role, in_file} <= roles:
+                check_right(found, right)
+                continue
+            with pytest.raises(NotFound, match=r"^there is no such thing, or it is not yours$"):
+                check_right(found, right)
 
     @pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "BEARER {}", "Bearer  {}", "Bearer {} "])
     def test_spellings_of_the_header(self, authenticator: Authenticator, keys: ApiKeys, form: str) -> None:
@@ -219,8 +230,10 @@ class TestRights:
         ("right", "roles"),
         [
             ("ask", {"analyst", "owner"}),
+            ("report", {"analyst", "reader", "owner"}),
             ("estimate", {"analyst", "owner", "auditor"}),
-            ("read", {"analyst", "owner", "auditor"}),
+            ("recall", {"analyst", "owner", "auditor"}),
+            ("read", {"analyst", "reader", "owner", "auditor"}),
             ("usage", {"owner", "auditor"}),
         ],
     )

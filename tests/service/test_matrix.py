@@ -19,25 +19,31 @@ pytestmark = pytest.mark.slow
 
 UNKNOWN = "sha256:" + "0" * 64
 
-# The analyst of a key, and its rights: ask, estimate, read one's own things, read all spending.
-ANALYST = frozenset(("ask", "estimate", "read"))
+# The analyst of a key, and its rights: ask, query reports, estimate, get own answers, read own things, read all
+# spending. A key has the rights that its own role and that of the file both have.
+ANALYST = frozenset(("ask", "report", "estimate", "recall", "read"))
 OWNER = ANALYST | {"usage"}
-AUDITOR = frozenset(("estimate", "read", "usage"))
+AUDITOR = frozenset(("estimate", "recall", "read", "usage"))
+READER = frozenset(("report", "read"))
 NOBODY: frozenset[str] = frozenset()
 
 CALLERS: dict[str, tuple[str, frozenset[str]]] = {
     "anna": ("anna", ANALYST),
     "anna by another key": ("anna", ANALYST),
-    "anna as auditor": ("anna", AUDITOR),
-    "anna as owner": ("anna", OWNER),
+    "anna as auditor": ("anna", ANALYST & AUDITOR),
+    "anna as owner": ("anna", ANALYST),
+    "anna as reader": ("anna", READER),
     "ben, of the same organisation": ("ben", ANALYST),
     "olga, of none": ("olga", ANALYST),
     "omar, the owner": ("omar", OWNER),
     "axel, the auditor": ("axel", AUDITOR),
-    "axel as analyst": ("axel", ANALYST),
+    "axel as analyst": ("axel", AUDITOR & ANALYST),
+    "axel as reader": ("axel", AUDITOR & READER),
+    "rita, the reader": ("rita", READER),
+    "rita as owner": ("rita", READER),
     "tina, of the account acme": ("tina", ANALYST),
-    "tina as owner": ("tina", OWNER),
-    "tina as auditor": ("tina", AUDITOR),
+    "tina as owner": ("tina", ANALYST),
+    "tina as auditor": ("tina", ANALYST & AUDITOR),
     "carl, of the campaign launch": ("carl", ANALYST),
     "nora, of nothing": ("nora", ANALYST),
     "olaf, owner, of the account globex": ("olaf", OWNER),
@@ -76,40 +82,48 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "POST /v1/answers listing": ("ask", "anyone", LISTING),
     "POST /v1/answers refused": ("ask", "refused", {**TOP, "by": "x"}),
     "POST /v1/answers bad": ("ask", "bad", []),
-    "POST /v1/reports acme": ("ask", "of acme", {**BY_DAY, "entity": {"account": "acme"}}),
-    "POST /v1/reports spring": ("ask", "of acme", {**BY_DAY, "entity": {"campaign": "spring"}}),
-    "POST /v1/reports s1": ("ask", "of acme", {**BY_DAY, "entity": {"creative": "s1"}}),
-    "POST /v1/reports acme/spring": ("ask", "of acme", {**BY_DAY, "entity": {"campaign": "spring", "account": "acme"}}),
-    "POST /v1/reports globex": ("ask", "of globex", {**BY_DAY, "entity": {"account": "globex"}}),
-    "POST /v1/reports launch": ("ask", "of launch", {**BY_DAY, "entity": {"campaign": "launch"}}),
-    "POST /v1/reports l2": ("ask", "of launch", {**BY_DAY, "entity": {"creative": "l2"}}),
+    "POST /v1/reports acme": ("report", "of acme", {**BY_DAY, "entity": {"account": "acme"}}),
+    "POST /v1/reports spring": ("report", "of acme", {**BY_DAY, "entity": {"campaign": "spring"}}),
+    "POST /v1/reports s1": ("report", "of acme", {**BY_DAY, "entity": {"creative": "s1"}}),
+    "POST /v1/reports acme/spring": (
+        "report",
+        "of acme",
+        {**BY_DAY, "entity": {"campaign": "spring", "account": "acme"}},
+    ),
+    "POST /v1/reports globex": ("report", "of globex", {**BY_DAY, "entity": {"account": "globex"}}),
+    "POST /v1/reports launch": ("report", "of launch", {**BY_DAY, "entity": {"campaign": "launch"}}),
+    "POST /v1/reports l2": ("report", "of launch", {**BY_DAY, "entity": {"creative": "l2"}}),
     "POST /v1/reports globex/autumn": (
-        "ask",
+        "report",
         "of globex",
         {**BY_DAY, "entity": {"account": "globex", "campaign": "autumn"}},
     ),
-    "POST /v1/reports acme/launch": ("ask", "nobody", {**BY_DAY, "entity": {"account": "acme", "campaign": "launch"}}),
-    "POST /v1/reports unknown": ("ask", "nobody", {**BY_DAY, "entity": {"account": "initech"}}),
-    "POST /v1/reports unknown below": ("ask", "nobody", {**BY_DAY, "entity": {"creative": "acme"}}),
-    "POST /v1/reports empty": ("ask", "nobody", {**BY_DAY, "entity": {"account": ""}}),
-    "POST /v1/reports columns acme": ("ask", "of acme", {**COLUMNS, "entity": {"account": "acme"}}),
-    "POST /v1/reports columns globex": ("ask", "of globex", {**COLUMNS, "entity": {"account": "globex"}}),
+    "POST /v1/reports acme/launch": (
+        "report",
+        "nobody",
+        {**BY_DAY, "entity": {"account": "acme", "campaign": "launch"}},
+    ),
+    "POST /v1/reports unknown": ("report", "nobody", {**BY_DAY, "entity": {"account": "initech"}}),
+    "POST /v1/reports unknown below": ("report", "nobody", {**BY_DAY, "entity": {"creative": "acme"}}),
+    "POST /v1/reports empty": ("report", "nobody", {**BY_DAY, "entity": {"account": ""}}),
+    "POST /v1/reports columns acme": ("report", "of acme", {**COLUMNS, "entity": {"account": "acme"}}),
+    "POST /v1/reports columns globex": ("report", "of globex", {**COLUMNS, "entity": {"account": "globex"}}),
     "POST /v1/reports columns launch": (
-        "ask",
+        "report",
         "of launch",
         {**COLUMNS, "entity": {"account": "globex", "campaign": "launch"}},
     ),
-    "POST /v1/reports refused": ("ask", "refused", {**BY_DAY, "statistics": "clik"}),
-    "POST /v1/reports foreign and refused": ("ask", "refused", {**BY_DAY, "entity": {"acount": "globex"}}),
-    "POST /v1/reports bad": ("ask", "bad", []),
+    "POST /v1/reports refused": ("report", "refused", {**BY_DAY, "statistics": "clik"}),
+    "POST /v1/reports foreign and refused": ("report", "refused", {**BY_DAY, "entity": {"acount": "globex"}}),
+    "POST /v1/reports bad": ("report", "bad", []),
     "POST /v1/estimates top": ("estimate", "anyone", TOP),
     "POST /v1/estimates refused": ("estimate", "refused", {**TOP, "by": "x"}),
-    "GET /v1/answers/{anna}": ("read", "anna", None),
-    "GET /v1/answers/{ben}": ("read", "ben", None),
-    "GET /v1/answers/{olga}": ("read", "olga", None),
-    "GET /v1/answers/{omar}": ("read", "omar", None),
-    f"GET /v1/answers/{UNKNOWN}": ("read", "nobody", None),
-    "GET /v1/answers/x": ("read", "nobody", None),
+    "GET /v1/answers/{anna}": ("recall", "anna", None),
+    "GET /v1/answers/{ben}": ("recall", "ben", None),
+    "GET /v1/answers/{olga}": ("recall", "olga", None),
+    "GET /v1/answers/{omar}": ("recall", "omar", None),
+    f"GET /v1/answers/{UNKNOWN}": ("recall", "nobody", None),
+    "GET /v1/answers/x": ("recall", "nobody", None),
     "GET /v1/budget": ("read", "anyone", None),
     "GET /v1/budget/charges": ("read", "anyone", None),
     "GET /v1/budget/charges?cursor={anna-cursor}": ("read", "anyone", None),
@@ -119,6 +133,8 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "GET /v1/budget?analyst=ben": ("read", "anyone", None),
     "GET /v1/budget/charges?analyst=ben": ("read", "anyone", None),
     "GET /v1/tables": ("read", "anyone", None),
+    "GET /v1/me": ("read", "anyone", None),
+    "GET /v1/me?analyst=ben": ("read", "anyone", None),
     "GET /v1/admin/usage": ("usage", "anyone", None),
     "GET /v1/admin/usage?since=2026-11-01&budget=10,1": ("usage", "anyone", None),
     "GET /v1/admin/usage?since=x": ("usage", "bad", None),
@@ -132,7 +148,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     },
 }
 PATHS = ("/v1/answers", "/v1/estimates", "/v1/answers/{anna}", "/v1/budget", "/v1/budget/charges", "/v1/tables")
-PATHS += ("/v1/admin/usage",)
+PATHS += ("/v1/admin/usage", "/v1/me")
 PATHS += ("/v1/reports",)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
@@ -207,11 +223,15 @@ def _callers(world: World) -> None:
         "anna by another key": served.key(expires=moment + timedelta(days=1)),
         "anna as auditor": served.key(role="auditor"),
         "anna as owner": served.key(role="owner"),
+        "anna as reader": served.key(role="reader"),
         "ben, of the same organisation": served.key("ben"),
         "olga, of none": served.key("olga"),
         "omar, the owner": served.key("omar"),
         "axel, the auditor": served.key("axel"),
         "axel as analyst": served.key("axel", role="analyst"),
+        "axel as reader": served.key("axel", role="reader"),
+        "rita, the reader": served.key("rita"),
+        "rita as owner": served.key("rita", role="owner"),
         "tina, of the account acme": served.key("tina"),
         "tina as owner": served.key("tina", role="owner"),
         "tina as auditor": served.key("tina", role="auditor"),
@@ -275,6 +295,8 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
     bare, session = path.partition("?")[0], world.served.session
     if bare == "/v1/budget":
         assert reply.json == session.budget(whose).to_dict()
+    if bare == "/v1/me":
+        assert reply.json["analyst"] == whose
     if bare == "/v1/budget/charges":
         own = session.charges(whose, rows=10_000).to_dict()["rows"]
         assert all(row in own for row in reply.json["rows"])

@@ -76,6 +76,7 @@ mode = "enforce"                         # "track" counts and never refuses
 [analysts.{analyst}]
 budget = "partner"
 # organisation = "acme"                  # colleagues who share answers share a budget
+# tables = [{table_name}]  # without it, all tables; rows, entities and roles: docs/how-to/give-rights.md
 
 # [organisations.acme]
 # budget = "acme-shared"
@@ -120,6 +121,7 @@ def config_text(draft: Draft) -> str:
         source=toml_string(draft.source) + (_GUESSED if guessed else ""),
         database="" if draft.database is None else f"database = {toml_string(draft.database)}\n",
         table=f"tables.{toml_key(draft.table)}",
+        table_name=toml_string(draft.table),
         unit=f"privacy_unit = {toml_string(draft.unit)}".ljust(40),
         columns="".join(f"{line}\n" for line in columns),
         measure=toml_key(draft.measure),

@@ -11,11 +11,12 @@ import click
 from sfumato.cli.books import open_books
 from sfumato.cli.options import with_config
 from sfumato.cli.output import Commands, now, print_result, with_json
+from sfumato.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from sfumato.config import Role
 
-ROLES = ("analyst", "owner", "auditor")
+ROLES = ("analyst", "reader", "owner", "auditor")
 
 
 class Expiry(click.ParamType[date | timedelta]):
@@ -48,18 +49,22 @@ def keys() -> None:
 def create(as_json: bool, config: str, analyst: str, role: Role | None, expires: date | timedelta | None) -> None:
     """Create a key and show it, this once.
 
-    Only its hash is kept. Without --expires it is valid until it is revoked. An auditor sees what all analysts spent
-    and cannot ask; an owner may do both.
+    Only its hash is kept. Without --expires it is valid until it is revoked. A reader has reports and no questions; an
+    auditor sees what all analysts spent and cannot ask; an owner may do all. A key gives no right that the analyst's
+    role in the file does not have.
 
     \b
       sfumato keys create --analyst anna --expires 90d
     """
     from sfumato.cli.terminal.keys import render_new_key
-    from sfumato.ledger.api_keys import ApiKeys
+    from sfumato.ledger.api_keys import TOO_FAR, ApiKeys
     from sfumato.wire import KeyRow
 
     moment = now()
-    until = moment + expires if isinstance(expires, timedelta) else expires
+    try:
+        until = moment + expires if isinstance(expires, timedelta) else expires
+    except OverflowError:
+        raise InvalidArgument("--expires", TOO_FAR) from None
     with open_books(config) as (settings, ledger):
         who = settings.analyst(analyst)
         text, key = ApiKeys(ledger).create(analyst, role or who.role, until, moment)

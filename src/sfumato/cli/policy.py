@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.catalog import Catalog
     from sfumato.config import Config
     from sfumato.query.policy import Policy, TablePolicy
-    from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy
+    from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy, SourceGuarantee
 
 
 @click.group("policy", cls=Commands)
@@ -33,16 +34,21 @@ def check(as_json: bool, config: str) -> None:
     """Compare the configuration with the live tables.
 
     Lists every difference and exits with 1 if there is one, or if there is no table; otherwise lists what can be
-    asked. Reads the names and types of columns, and the public tables that hold domains.
+    asked, what several reports on the same rows promise together, and where a limit of an analyst leaves something
+    open. Reads the names and types of columns, and the public tables that hold domains.
 
     \b
       sfumato policy check --config sfumato.toml
     """
     from sfumato.cli.terminal.policy import render_differences, render_questions
+    from sfumato.config.rights import right_warnings
+    from sfumato.query.reports.policy import guarantees_by_source
     from sfumato.reports.policies import report_policies, report_problems
 
     settings = read_settings(config)
-    found: dict[str, Any] = {"problems": [], "tables": [], "reports": []}
+    found: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "sums": [], "warnings": []}
+    sums: list[SourceGuarantee] = []
+    warnings = list(right_warnings(settings))
     with _open_catalog(settings) as catalog:
         none = "there is no [tables.NAME] in the file, so nothing can be asked; `sfumato init` writes one"
         problems = list(catalog.problems()) if settings.tables else [ConfigError("tables", none)]
@@ -51,14 +57,17 @@ def check(as_json: bool, config: str) -> None:
             try:
                 whole = catalog.policy(now())
                 tables = [describe_table(table, whole, settings) for table in whole.tables.values()]
-                reports = [describe_report(report) for report in report_policies(settings, catalog).values()]
-                found |= {"tables": tables, "reports": reports}
+                policies = report_policies(settings, catalog)
+                sums = guarantees_by_source(policies.values())
+                found |= {"tables": tables, "reports": [describe_report(each) for each in policies.values()]}
+                problems = list(catalog.right_problems(now()))
             except (InvalidArgument, NotSupported) as fault:  # a policy that makes no sense for any table
                 problems = [ConfigError("tables", str(fault))]
-    found["problems"] = [{"setting": problem.setting, "problem": problem.problem} for problem in problems]
-    print_result(
-        found, lambda: render_differences(problems) if problems else render_questions(config, found), as_json=as_json
-    )
+    for name, listed in (("problems", problems), ("warnings", warnings)):
+        found[name] = [{"setting": each.setting, "problem": each.problem} for each in listed]
+    found["sums"] = [each.to_dict() for each in sums]
+    page = partial(render_questions, config, found, sums, warnings)
+    print_result(found, lambda: render_differences(problems) if problems else page(), as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)
 

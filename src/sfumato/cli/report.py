@@ -18,7 +18,7 @@ from sfumato.query.reports.request import FIELDS
 
 if TYPE_CHECKING:
     from sfumato.config import Config
-    from sfumato.query.reports.policy import ReportPolicy
+    from sfumato.query.reports.policy import ReportPolicy, SourceGuarantee
     from sfumato.reports.explain import ReportExplanation
     from sfumato.reports.reseal import Reseal
 
@@ -164,6 +164,7 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     from sfumato.catalog import Catalog
     from sfumato.cli.terminal.report_explanation import render_report_explanation
     from sfumato.cli.terminal.text import stack
+    from sfumato.query.reports.policy import guarantees_by_source
     from sfumato.query.reports.read import find_report
     from sfumato.reports.policies import report_policies
 
@@ -175,31 +176,36 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
         catalog.close()
     with _name_report_options():
         wanted = list(policies.values()) if policies and name is None else [find_report(name, policies)]
-    found, unknown = _explain_reports(settings, wanted)
+    found, unknown = _explain_reports(settings, wanted, guarantees_by_source(policies.values()))
     serial = {"rows": [each.to_dict() for each in found]} if name is None else found[0].to_dict()
     pages = (render_report_explanation(each, unknown) for each in found)
     print_result(serial, lambda: stack(pages), as_json=as_json)
 
 
-def _explain_reports(settings: Config, policies: Sequence[ReportPolicy]) -> tuple[list[ReportExplanation], str]:
+def _explain_reports(
+    settings: Config, policies: Sequence[ReportPolicy], sums: Sequence[SourceGuarantee]
+) -> tuple[list[ReportExplanation], str]:
     """Every report with what is sealed of it; and if that is not known, why. Never creates a ledger."""
     from sfumato.ledger import find_store, open_ledger
     from sfumato.ledger.cells import Seals
     from sfumato.reports.cells import definitions
     from sfumato.reports.explain import explain_report
 
+    unsealed = [explain_report(policy, sums=sums) for policy in policies]
     try:
         if not find_store(settings.ledger, settings.folder).exists:
-            return [explain_report(policy) for policy in policies], "There is no ledger yet: nothing is sealed."
+            return unsealed, "There is no ledger yet: nothing is sealed."
         with open_ledger(settings.ledger, settings.folder) as ledger:
             seals = Seals(ledger)
             found = [
-                explain_report(policy, seals.standing(policy.name), seals.others(policy.name, definitions(policy)))
+                explain_report(
+                    policy, seals.standing(policy.name), seals.others(policy.name, definitions(policy)), sums
+                )
                 for policy in policies
             ]
             return found, ""
     except LedgerFailed as failed:
-        return [explain_report(policy) for policy in policies], f"What is sealed is not known: {failed}"
+        return unsealed, f"What is sealed is not known: {failed}"
 
 
 @report.command("reseal")

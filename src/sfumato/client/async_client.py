@@ -53,6 +53,7 @@ class AsyncClient(ClientBase):
     budget = _awaiting(calls.budget)
     charges = _awaiting(calls.charges)
     tables = _awaiting(calls.tables)
+    me = _awaiting(calls.me)
     usage = _awaiting(calls.usage)
 
     async def close(self) -> None:

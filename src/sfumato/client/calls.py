@@ -20,7 +20,7 @@ from sfumato.errors import InvalidArgument, NotFound
 from sfumato.problems import find_problem_type
 from sfumato.query.reports.request import ReportKeywords, takes_report_keywords
 from sfumato.query.request import RequestLike
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Report, Tables
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Me, Report, Tables
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 BudgetLike: TypeAlias = Charge | tuple[Number, Number] | str
@@ -71,6 +71,11 @@ def charges(cursor: str | None = None, rows: int = 100) -> Call[Charges]:
 def tables() -> Call[Tables]:
     """What may be asked about."""
     return Call("GET", "/v1/tables", Tables.from_dict)
+
+
+def me() -> Call[Me]:
+    """The caller's own record: role, budget, and what the caller may ask about."""
+    return Call("GET", "/v1/me", Me.from_dict)
 
 
 def usage(

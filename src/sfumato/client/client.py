@@ -60,6 +60,7 @@ class Client(ClientBase):
     budget = _blocking(calls.budget)
     charges = _blocking(calls.charges)
     tables = _blocking(calls.tables)
+    me = _blocking(calls.me)
     usage = _blocking(calls.usage)
 
     def close(self) -> None:

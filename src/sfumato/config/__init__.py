@@ -10,6 +10,7 @@ an engine are in its row of `engines`.
 """
 
 from sfumato.config.read import ledger_scheme, load_config, read_config
+from sfumato.config.rights import RIGHTS, Right, sort_roles
 from sfumato.config.settings import (
     LEDGER_URLS,
     Analyst,
@@ -31,6 +32,7 @@ from sfumato.config.settings import (
 
 __all__ = [
     "LEDGER_URLS",
+    "RIGHTS",
     "Analyst",
     "AttributeSettings",
     "Budget",
@@ -41,6 +43,7 @@ __all__ = [
     "Oidc",
     "Reference",
     "ReportSettings",
+    "Right",
     "Role",
     "ServiceSettings",
     "StatisticSettings",
@@ -49,4 +52,5 @@ __all__ = [
     "ledger_scheme",
     "load_config",
     "read_config",
+    "sort_roles",
 ]

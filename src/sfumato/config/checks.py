@@ -17,10 +17,15 @@ def check_references(config: Config) -> None:
         _check_table(config, name, table)
     for name, analyst in config.analysts.items():
         _check_known(f"analysts.{name}.budget", analyst.budget, config.budgets, "a budget")
+        _check_tables(config, f"analysts.{name}.tables", analyst.tables)
         if analyst.organisation:
             _check_known(f"analysts.{name}.organisation", analyst.organisation, config.organisations, "an organisation")
     for name, budget in config.organisations.items():
         _check_known(f"organisations.{name}.budget", budget, config.budgets, "a budget")
+    for name, paying in config.budgets.items():
+        _check_tables(config, f"budgets.{name}.tables", paying.tables)
+    for name, table in config.tables.items():
+        _check_parts(config, table, f"tables.{name}.parts")
     levels = {level for settings in config.reports.values() for level in settings.levels}
     for name, analyst in config.analysts.items():
         if not name:
@@ -40,24 +45,27 @@ def _check_table(config: Config, name: str, table: TableSettings) -> None:
             _check_public(config, table, settings.domain.table, f"{here}.columns.{column}.domain")
     if table.cap:
         _check_known(f"{here}.cap", table.cap, config.budgets, "a budget")
-    _check_parts(config, table, f"{here}.parts")
+        paid = config.budgets[table.cap].tables
+        if paid is not None and name not in paid:
+            raise ConfigError(f"{here}.cap", f"names a budget that does not pay for {name}: budgets.{table.cap}.tables")
     if not table.measures and all(report.table != name for report in config.reports.values()):
         raise ConfigError(f"{here}.measures", 'is empty, so nothing can be asked; add people = { count = "units" }')
 
 
 def _check_parts(config: Config, table: TableSettings, here: str) -> None:
     """Parts of a cap belong to organisations, or to analysts without one. What they leave is the part of all others."""
-    alone = [name for name, analyst in config.analysts.items() if not analyst.organisation]
-    payers = [*config.organisations, *alone]
+    who = {name: analyst.organisation or name for name, analyst in config.analysts.items()}
+    payers = dict.fromkeys([*config.organisations, *(name for name, payer in who.items() if name == payer)])
+    asking = [payer for name, payer in who.items() if config.may_use(name, table.name)]
     if table.parts and not table.cap:
         raise ConfigError(here, "are parts of a cap; name the cap's budget: cap = ...")
     for name, part in table.parts.items():
-        _check_known(f"{here}.{name}", name, dict.fromkeys(payers), "an organisation, or an analyst without one,")
+        _check_known(f"{here}.{name}", name, payers, "an organisation, or an analyst without one,")
         if not 0 < part <= 1:
             raise ConfigError(f"{here}.{name}", "must be above 0 and at most 1: a part of the cap")
     if sum(table.parts.values()) > 1:
         raise ConfigError(here, "add up to more than 1, the whole cap")
-    if sum(table.parts.values()) == 1 and (others := [name for name in payers if name not in table.parts]):
+    if sum(table.parts.values()) == 1 and (others := [name for name in asking if name not in table.parts]):
         raise ConfigError(here, f"leave nothing of the cap to {others[0]}; give {others[0]} a part, or leave a rest")
 
 
@@ -88,7 +96,12 @@ def _check_public(config: Config, table: TableSettings, source: str, where: str,
 
 def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
     """Accounts that pay for one question must count it in the same units."""
-    shared = {f"tables.{table.name}.cap": table.cap for table in config.tables.values() if table.cap}
+    hers = config.tables_of(name)
+    shared = {
+        f"tables.{table}.cap": settings.cap
+        for table, settings in config.tables.items()
+        if settings.cap and (hers is None or table in hers)
+    }
     if analyst.organisation:
         shared[f"organisations.{analyst.organisation}.budget"] = config.organisations[analyst.organisation]
     own = config.budgets[analyst.budget].prices
@@ -100,6 +113,11 @@ def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
                 f"budget {budget!r} must have the epsilon_per and delta_per of {analyst.budget!r}, "
                 f"which {name} spends: one question is paid from both",
             )
+
+
+def _check_tables(config: Config, setting: str, tables: tuple[str, ...] | None) -> None:
+    for table in tables or ():
+        _check_known(setting, table, config.tables, "a table")
 
 
 def _check_known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:

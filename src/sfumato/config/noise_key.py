@@ -14,7 +14,9 @@ from pathlib import Path
 from sfumato.errors import ConfigError
 
 KEY_BYTES = 32
+MIN_DIFFERENT = 8  # 32 random bytes have fewer different ones once in 10^36 draws
 SETTING = "noise.key_file"
+MAKE_ONE = "`sfumato init` makes a key, and so does: head -c 32 /dev/urandom > noise.key"
 
 
 class NoiseKey(bytes):
@@ -49,7 +51,10 @@ def read_key(path: Path) -> NoiseKey:
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigError(SETTING, f"{str(path)!r} can be read by others; run: chmod 600 {str(path)!r}")
     if len(key) != KEY_BYTES:
-        raise ConfigError(SETTING, f"{str(path)!r} must hold exactly {KEY_BYTES} random bytes")
+        raise ConfigError(SETTING, f"{str(path)!r} must hold exactly {KEY_BYTES} random bytes; {MAKE_ONE}")
+    if len(set(key)) < MIN_DIFFERENT:
+        problem = f"holds the same few bytes again and again, which can be guessed; {MAKE_ONE}"
+        raise ConfigError(SETTING, f"{str(path)!r} {problem}")
     return NoiseKey(key)
 
 

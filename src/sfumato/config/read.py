@@ -159,16 +159,22 @@ def read_budget(section: Section) -> Budget:
         cap=Charge(section.number("information"), section.number("calls")),
         resets=section.choice("resets", Resets, usual["resets"]),
         mode=section.choice("mode", Mode, usual["mode"]),
+        tables=section.texts("tables") if section.has("tables") else None,
     )
 
 
 def read_analyst(section: Section) -> Analyst:
     section.take("entities", dict, 'names by their level, { level = ["..."] }', None)
+    where = section.text("where", None)
+    if where is not None and not where.strip():
+        raise ConfigError(section.at("where"), "is empty; write a condition, or leave it out for all rows")
     return Analyst(
         budget=section.text("budget"),
         organisation=section.text("organisation", "") or None,
         role=section.choice("role", Role, defaults(Analyst)["role"]),
         entities=section.section("entities", read_entities_of_analyst, None),
+        tables=section.texts("tables") if section.has("tables") else None,
+        where=where,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +20,7 @@ from sfumato.types import TYPES, Type
 Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
 Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
-Role: TypeAlias = Literal["analyst", "owner", "auditor"]
+Role: TypeAlias = Literal["analyst", "reader", "owner", "auditor"]
 
 
 def _utc(moment: datetime) -> datetime:
@@ -173,35 +174,46 @@ class TableSettings:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an account may spend in one period (`cap`), and what one unit and one call mean (`prices`)."""
+    """What an account may spend in one period (`cap`), and what one unit and one call mean (`prices`).
+
+    With `tables`, it pays for questions and releases of these tables only.
+    """
 
     prices: Prices
     cap: Charge
     resets: Resets = "never"
     mode: Mode = "enforce"
+    tables: tuple[str, ...] | None = None
 
     def period(self, moment: datetime) -> tuple[date | None, date | None]:
-        """When the period at a moment (UTC) began and when the next begins; None for one that never ends."""
+        """When the period at a moment (UTC) began and when the next begins; None for one that never ends.
+
+        The last period of the year 9999 never ends: there is no date after it.
+        """
         today = _utc(moment).date()
         if self.resets == "never":
             return None, None
-        if self.resets == "daily":
-            return today, today + timedelta(days=1)
-        if self.resets == "weekly":
-            monday = today - timedelta(days=today.weekday())
-            return monday, monday + timedelta(days=7)
-        first = today.replace(day=1)
-        return first, (first + timedelta(days=31)).replace(day=1)
+        if self.resets == "monthly":
+            first, days = today.replace(day=1), monthrange(today.year, today.month)[1]
+        else:
+            first, days = (today, 1) if self.resets == "daily" else (today - timedelta(days=today.weekday()), 7)
+        return first, first + timedelta(days=days) if (date.max - first).days >= days else None
 
 
 @dataclass(frozen=True, slots=True)
 class Analyst:
-    """One who asks. With `entities`, by level, reports show these entities and those below them only."""
+    """One who asks. With `tables`, of these tables and their reports only; without it, of all.
+
+    `where` is a SQL condition that every question gets in addition. With `entities`, by level, reports show these
+    entities and those below them only.
+    """
 
     budget: str
     organisation: str | None = None
     role: Role = "analyst"
     entities: Mapping[str, tuple[str | tuple[str, ...], ...]] | None = None
+    tables: tuple[str, ...] | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,3 +306,16 @@ class Config:
         if not isinstance(name, str) or name not in self.analysts:
             raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.analysts)}")
         return self.analysts[name]
+
+    def tables_of(self, analyst: str) -> frozenset[str] | None:
+        """The tables that an analyst may use: those of her section and of the budgets that pay; None for all."""
+        who = self.analyst(analyst)
+        paying = [who.budget, *([self.organisations[who.organisation]] if who.organisation else [])]
+        limits = [who.tables, *(self.budgets[name].tables for name in paying)]
+        given = [frozenset(limit) for limit in limits if limit is not None]
+        return frozenset.intersection(*given) if given else None
+
+    def may_use(self, analyst: str, table: str) -> bool:
+        """Whether a table is one of `tables_of` an analyst."""
+        limit = self.tables_of(analyst)
+        return limit is None or table in limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sfumato.accounting import Charge
-from sfumato.config import Config
+from sfumato.config import RIGHTS, Config
 from sfumato.ledger.types import OWN, Account
 
 ORGANISATION = "organisation:"
@@ -24,9 +24,10 @@ def accounts_of(config: Config, analyst: str, table: str | None = None) -> tuple
 
 
 def budget_accounts(config: Config, analyst: str) -> list[Account]:
-    """The accounts that limit what an analyst may ask: own, organisation, and of each table's cap her part of it."""
-    paying = accounts_of(config, analyst)
-    caps = (cap_accounts(config, table, paying[-1].name) for table in config.tables)
+    """The accounts that limit what an analyst may ask: own, organisation, and of each cap of her tables her part."""
+    paying, asks = accounts_of(config, analyst), config.analyst(analyst).role in RIGHTS["estimate"]
+    tables = [table for table in config.tables if asks and config.may_use(analyst, table)]
+    caps = (cap_accounts(config, table, paying[-1].name) for table in tables)
     return [*paying, *(accounts[-1] for accounts in caps if accounts)]
 
 

@@ -24,6 +24,8 @@ State: TypeAlias = Literal["valid", "expired", "revoked"]
 START = "sfumato_"
 SHAPE = re.compile(START + "[A-Za-z0-9_-]{43}")
 
+TOO_FAR = "is too far away; leave it out for a key that does not expire"
+
 _PREFIX = len(START) + 4  # characters of a key that are shown
 _SELECT = "SELECT id, prefix, analyst, role, created, expires, revoked FROM keys"
 
@@ -128,7 +130,7 @@ def _end(expires: date | datetime, now: datetime) -> datetime:
             raise InvalidArgument("expires", "must carry a time zone")
         end = expires.astimezone(UTC)
     except OverflowError:
-        raise InvalidArgument("expires", "is too far away; leave it out for a key that does not expire") from None
+        raise InvalidArgument("expires", TOO_FAR) from None
     if end <= now:
         raise InvalidArgument("expires", "is in the past: the key would never be valid")
     return end

@@ -126,17 +126,26 @@ class Ledger:
     # -- answers and reservations --
 
     def recall(
-        self, own: str, digest: str, accounts_of: Callable[[str], Sequence[Account]], now: datetime
+        self,
+        own: str,
+        digest: str,
+        accounts_of: Callable[[str], Sequence[Account]],
+        now: datetime,
+        *,
+        allowed: Callable[[str, str], bool] = lambda *_: True,
     ) -> Settled | None:
         """An answer as it first left to this account, if every account that has to pay for its table now has paid.
 
-        `accounts_of` returns the accounts that pay for a table, this one first.
+        `accounts_of` returns the accounts that pay for a table, this one first. `allowed` gets the answer's table and
+        row filter, and says whether it may still be shown.
         """
         with self.reading() as books:
             body, written = books.answer(own, digest), books.receipt(own, digest)
             if body is None or not written:
                 return None
             receipt = json.loads(written)
+            if not allowed(receipt["table"], receipt.get("row_filter", "")):
+                return None
             accounts = accounts_of(receipt["table"])
             steps = dict.fromkeys(receipt["worst"], NOTHING)
             shared = [account for account in accounts if account.name != own]  # the own account has paid

@@ -296,6 +296,7 @@ def _receipt(settled: Settled, debit: Debit, steps: Iterable[str]) -> str:
         "table": debit.request.get("table", ""),
         "atom": debit.atom,
         "worst": list(steps),
+        **({"row_filter": debit.row_filter} if debit.row_filter else {}),
     }
     return json.dumps(receipt, separators=(",", ":"))
 

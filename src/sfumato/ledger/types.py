@@ -68,7 +68,10 @@ class EarlierCall:
 
 @dataclass(frozen=True, slots=True)
 class Debit:
-    """What a request asks of the ledger. The analyst's own account comes first; `worst` are the costliest steps."""
+    """What a request asks of the ledger. The analyst's own account comes first; `worst` are the costliest steps.
+
+    `row_filter` is the condition that the analyst's rights added to it; "" for none.
+    """
 
     analyst: str
     accounts: tuple[Account, ...]
@@ -79,6 +82,7 @@ class Debit:
     request: Mapping[str, Any]
     worst: tuple[Step, ...]
     call: IdempotentCall | None = None
+    row_filter: str = ""
 
     @property
     def own(self) -> Account:

@@ -188,9 +188,9 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
     with ledger.reading() as books:
         found = books.run(
             "SELECT substr(at, 1, 10), analyst, account, period, spent, COUNT(*) FROM journal "
-            "WHERE at >= ? AND at < ? AND kind IN ('settle', 'keep', 'recover') AND spent <> '0 0' "
+            "WHERE at >= ? AND at <= ? AND kind IN ('settle', 'keep', 'recover') AND spent <> '0 0' "
             "GROUP BY 1, 2, 3, 4, 5",
-            *(_midnight(since), _midnight(until + timedelta(days=1))),
+            *(moment_text(datetime.combine(day, at, UTC)) for day, at in ((since, time.min), (until, time.max))),
         )
     amount = cache(read_charge)
     totals: dict[tuple[str, ...], Charge] = defaultdict(lambda: NOTHING)
@@ -201,10 +201,6 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
         Spent(date.fromisoformat(day), analyst, account, date.fromisoformat(period) if period else None, total)
         for (day, analyst, account, period), total in sorted(totals.items())
     ]
-
-
-def _midnight(day: date) -> str:
-    return moment_text(datetime.combine(day, time(), UTC))
 
 
 # -- running dry --

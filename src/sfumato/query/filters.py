@@ -10,6 +10,7 @@ from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.predicate import (
     ABOVE,
     BELOW,
+    EVERYTHING,
     AllOf,
     AnyOf,
     Cut,
@@ -38,12 +39,17 @@ _COMPARISONS = (*_OPERATORS, "in", "between")
 
 
 def canonical_filter(where: Where | Predicate | None, table: TablePolicy) -> Predicate:
-    """The one form of a filter over the table's policy columns, pruned; `filter_json` of it can be read back."""
+    """The one form of a filter over the table's policy columns, pruned; `filter_json` of it can be read back.
+
+    The table's `row_filter` is a part of it. A filter that has this part already stays the same.
+    """
     if isinstance(where, In | AllOf | AnyOf):
         found = prune(_with_types(where, table))
     else:
         check_size(where)
         found = prune(_read_filter({} if where is None else where, table))
+    if table.row_filter != EVERYTHING:
+        found = prune(all_of([found, table.row_filter]))
     if size(found) > MAX_PARTS:
         raise NotSupported(f"where has more than {MAX_PARTS} parts; ask for ranges instead of lists")
     if depth(found) > MAX_DEPTH:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from sfumato.accounting.numbers import positive, probability, whole
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
+from sfumato.query.predicate import EVERYTHING, Predicate
 from sfumato.query.values import read_value
 from sfumato.types import Type, Value
 
@@ -65,6 +66,7 @@ class TablePolicy:
     """A table: whose presence is hidden (`privacy_unit`), and what may be asked.
 
     `version` names the state of its rows. `source` is where they come from: rows from another place are other rows.
+    Every question gets the `row_filter` in addition: the analyst may count no other rows.
     """
 
     name: str
@@ -75,6 +77,7 @@ class TablePolicy:
     limit: int = 0
     version: str = ""
     source: str = ""
+    row_filter: Predicate = EVERYTHING
 
     def __post_init__(self) -> None:
         if self.privacy_unit.casefold() in {name.casefold() for name in self.columns}:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.config import Config, noise_key
-from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, nearest
+from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
 from sfumato.ledger.accounts import cap_accounts, release_account
 from sfumato.ledger.policy_trail import record_policy
@@ -91,6 +91,10 @@ class Job:
         if self._table is not None and (self.database is not None or self.types):
             given = "types" if self.database is None else "database"
             raise InvalidArgument(given, f"does not go with {self._table}, which is a table of the configuration")
+        paid = None if self.payer is None else self.payer.config.budgets[self.payer.budget].tables
+        if self.payer is not None and paid is not None and self._table is not None and self._table not in paid:
+            problem = f"{self.payer.budget} does not pay for {self._table}; it pays for {', '.join(paid) or 'nothing'}"
+            raise NotSupported(problem, field="budget")
 
     @property
     def digest(self) -> str:

@@ -56,9 +56,10 @@ def statement_types(statement: Mapping[str, Any]) -> dict[str, str]:
     return {column["name"]: column["type"] for column in statement["columns"]}
 
 
-def statement_text(released: Released, file_format: str, sha256: str) -> str:
-    """The statement as it is written: with the number of rows and the SHA-256 of the table."""
-    whole = {**released.statement, "rows": len(released), "table": {"format": file_format, "sha256": sha256}}
+def statement_text(released: Released, file_format: str, sha256: str, facts: Mapping[str, str] | None = None) -> str:
+    """The statement as it is written: with the number of rows, the SHA-256 of the table, and `facts` about its file."""
+    table = {"format": file_format, "sha256": sha256, **(facts or {})}
+    whole = {**released.statement, "rows": len(released), "table": table}
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy, ReportStatistic, guarantee
+from sfumato.query.reports.policy import (
+    ReportGuarantee,
+    ReportPolicy,
+    ReportStatistic,
+    SourceGuarantee,
+    guarantee,
+)
 
 TIMES = " x "
 MAX_LISTED_VERSIONS = 6
@@ -32,7 +38,7 @@ class ReportExplanation:
     """A report's guarantee with all that goes into it.
 
     `sealed` is the number of its places and their highest version, if known; `others` is the number of places that were
-    drawn under another policy.
+    drawn under another policy. `together` is what this report and all others of the same rows promise, if there are.
     """
 
     policy: ReportPolicy
@@ -40,6 +46,7 @@ class ReportExplanation:
     factors: tuple[Factor, ...]
     sealed: tuple[int, int] | None = None
     others: int = 0
+    together: SourceGuarantee | None = None
 
     @property
     def formula(self) -> str:
@@ -60,6 +67,7 @@ class ReportExplanation:
         return {
             "report": policy.name,
             "guarantee": self.promise.to_dict(),
+            "together": None if self.together is None else self.together.to_dict(),
             "formula": self.formula,
             "factors": [{"number": float(f.number), "words": f.words, "why": f.why} for f in self.factors],
             "statistics": {"counting_one_event": list(self.promise.statistics), "why": list(joint_statistics(policy))},
@@ -81,10 +89,19 @@ class ReportExplanation:
         }
 
 
-def explain_report(policy: ReportPolicy, sealed: tuple[int, int] | None = None, others: int = 0) -> ReportExplanation:
-    """The factors behind a report's guarantee; their product is exactly the epsilon of `guarantee`."""
+def explain_report(
+    policy: ReportPolicy,
+    sealed: tuple[int, int] | None = None,
+    others: int = 0,
+    sums: Iterable[SourceGuarantee] = (),
+) -> ReportExplanation:
+    """The factors behind a report's guarantee; their product is exactly the epsilon of `guarantee`.
+
+    `sums` are those of all reports; at most one has this report in it.
+    """
     promise = guarantee(policy)
-    return ReportExplanation(policy, promise, tuple(_factors(policy, promise)), sealed, others)
+    together = next((each for each in sums if f"report {policy.name}" in each.parts), None)
+    return ReportExplanation(policy, promise, tuple(_factors(policy, promise)), sealed, others, together)
 
 
 def _factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
@@ -209,6 +226,8 @@ def meaning(explained: ReportExplanation) -> Iterator[str]:
 def not_covered(explained: ReportExplanation) -> Iterator[str]:
     """What the number does not cover."""
     policy = explained.policy
+    if explained.together is not None:
+        yield describe_sum(explained.together)
     if explained.others:
         yield (
             f"What was drawn under another policy (another epsilon, filter, zone, ...): {explained.others:,} sealed "
@@ -229,6 +248,15 @@ def not_covered(explained: ReportExplanation) -> Iterator[str]:
         yield "Several events at once, of a person or of a household: n events have n times the epsilon."
     else:
         yield "Several people at once: a household of n has n times the epsilon."
+
+
+def describe_sum(together: SourceGuarantee) -> str:
+    """What several draws of the same rows promise, in a sentence or two."""
+    each = _join([f"{name} ({amount(epsilon)})" for name, epsilon in together.parts.items()])
+    return (
+        f"Several reports draw from the same rows, {_join(together.tables)}: {each}. Each has noise of its own, so "
+        f"they add up: epsilon {amount(together.epsilon)} for one {together.unit}, over all of them."
+    )
 
 
 def epsilon_with_noise(policy: ReportPolicy) -> Fraction:

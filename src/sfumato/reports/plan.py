@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sfumato.errors import NotSupported
 from sfumato.ledger.cells import Place, Seal
 from sfumato.mechanisms import context
-from sfumato.query.reports.calendar import ALL
+from sfumato.query.reports.calendar import ALL, LAST_CLOCK
 from sfumato.query.reports.entities import Entities, Family, Path, Tenancy
 from sfumato.query.reports.read import ReportRequest
 from sfumato.reports.cells import Block
@@ -62,7 +62,7 @@ def plan_report(
     family = entities.family(path, policy.fanout, whole="tree" in options)
     if "tree" in options and not entities.visible(family.paths[0], tenancy):
         raise NotSupported(f"tree is for those who may see the whole {policy.levels[0]}; leave it out", field="options")
-    end = min(request.end, policy.calendar.complete_until(now, policy.lag))
+    end = min(request.end, policy.calendar.complete_until(min(now, LAST_CLOCK), policy.lag))
     if end <= request.start:
         latest = policy.calendar.wall(end).isoformat(sep=" ", timespec="minutes")
         problem = f"nothing of this range is complete yet; the last complete epoch ends at {latest}"

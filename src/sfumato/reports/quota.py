@@ -31,7 +31,7 @@ class Quota:
                 self._day, self._taken = today, {}
             taken = self._taken.get(account, 0) + places
             if taken > MAX_PER_DAY:
-                tomorrow = datetime.combine(today + timedelta(days=1), time(), UTC)
+                since_midnight = now - datetime.combine(today, time(), UTC)
                 words = f"more than {MAX_PER_DAY:,} new ranges in one day; ranges that were shown before are still free"
-                raise RateLimited(words, max(1, int((tomorrow - now).total_seconds())))
+                raise RateLimited(words, max(1, int((timedelta(days=1) - since_midnight).total_seconds())))
             self._taken[account] = taken

@@ -43,18 +43,30 @@ class Reports:
         self._quota = Quota()
 
     def report(
-        self, question: Mapping[str, Any], tenancy: Tenancy | None, standing: AccountStanding, now: datetime
+        self,
+        question: Mapping[str, Any],
+        tenancy: Tenancy | None,
+        standing: AccountStanding,
+        now: datetime,
+        tables: frozenset[str] | None = None,
     ) -> Report:
-        """The answer to a question, for an analyst who may see `tenancy`. Free; `standing` is for the receipt."""
-        request = read_report(question, self.policies)
+        """The answer to a question, for an analyst who may see `tenancy`. Free; `standing` is for the receipt.
+
+        Reports on other tables than `tables` do not exist for her.
+        """
+        request = read_report(question, self.of_tables(tables))
         entities = self.entities(request.policy, now)
         planned = plan_report(request, entities, entities.find(request.entity, tenancy), tenancy, now)
         cells, repeat = self._fetch_cells(planned, standing.account, now)
         return make_report(planned, cells, standing, repeat=repeat)
 
-    def rows(self) -> Iterator[ReportRow]:
-        """What may be asked of each report."""
-        for policy in self.policies.values():
+    def of_tables(self, tables: frozenset[str] | None) -> dict[str, ReportPolicy]:
+        """The reports on these tables; None for all."""
+        return {name: policy for name, policy in self.policies.items() if tables is None or policy.table in tables}
+
+    def rows(self, tables: frozenset[str] | None = None) -> Iterator[ReportRow]:
+        """What may be asked of each report on these tables."""
+        for policy in self.of_tables(tables).values():
             yield ReportRow(
                 report=policy.name,
                 statistics=[*policy.statistics],

@@ -21,10 +21,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from sfumato.config import Right
 from sfumato.errors import Failed, InvalidArgument, NotFound, SfumatoError
 from sfumato.ledger.api_keys import START
 from sfumato.service import openapi, pools
-from sfumato.service.auth import Right
 from sfumato.service.calls import ANSWERS, Authenticated, Calls, readiness_reply
 from sfumato.service.middleware import RECORD, Middleware
 from sfumato.service.pages import add_pages
@@ -121,7 +121,11 @@ def add_api_routes(app: FastAPI, calls: Calls) -> None:
     @app.get("/v1/answers/{digest}", **openapi.options("recall"))
     async def recall(request: Request) -> Response:
         digest, tags = request.path_params["digest"], ",".join(request.headers.getlist("if-none-match"))
-        return await respond(request, "read", reading, lambda caller: calls.recall(caller, digest, tags))
+        return await respond(request, "recall", reading, lambda caller: calls.recall(caller, digest, tags))
+
+    @app.get("/v1/me", **openapi.options("me"))
+    async def me(request: Request) -> Response:
+        return await respond(request, "read", reading, calls.me)
 
     @app.get("/v1/budget", **openapi.options("budget"))
     async def budget(request: Request) -> Response:

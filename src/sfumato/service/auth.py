@@ -7,43 +7,35 @@ lacks gives the same 404 as a path that does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
 
-from sfumato.config import Config, Role
+from sfumato.config import RIGHTS, Config, Right, Role, sort_roles
 from sfumato.errors import NotFound, Unauthorized
 from sfumato.ledger.api_keys import START, ApiKeys
 from sfumato.problems import find_problem_type
 from sfumato.service.oidc import Fetch, KeySet, TokenVerifier, fetch
 
-Right: TypeAlias = Literal["ask", "report", "estimate", "read", "usage"]
-
-RIGHTS: Mapping[Right, frozenset[Role]] = {
-    "ask": frozenset({"analyst", "owner"}),
-    "report": frozenset({"analyst", "owner"}),
-    "estimate": frozenset({"analyst", "owner", "auditor"}),
-    "read": frozenset({"analyst", "owner", "auditor"}),
-    "usage": frozenset({"owner", "auditor"}),
-}
-"""The roles that have each right: spend, query reports, estimate, read tables and one's own budget, charges and
-answers, read the spending of all analysts."""
-
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller. `key_id` names the API key and `until` is when it expires; None for a token."""
+    """An authenticated caller. `key_id` names the API key and `until` is when it expires; None for a token.
+
+    The caller has a right if `role` and `limit` both have it: a key has a role of its own, and cannot give more than
+    the analyst's role in the file.
+    """
 
     analyst: str
     role: Role
     key_id: str | None = None
     until: datetime | None = field(default=None, compare=False)
+    limit: Role = "owner"
 
 
 def check_right(principal: Principal, right: Right) -> None:
-    """Raise `NotFound`, as for an unknown path, if the principal's role lacks this right."""
-    if principal.role not in RIGHTS[right]:
+    """Raise `NotFound`, as for an unknown path, if the principal lacks this right."""
+    if not {principal.role, principal.limit} <= RIGHTS[right]:
         raise NotFound(find_problem_type("not-found").detail)
 
 
@@ -72,6 +64,7 @@ class Authenticator:
             key = self._keys.find(credential, now)
             if key is None or key.analyst not in self._analysts:
                 return None
-            return Principal(key.analyst, key.role, key.id, key.expires)
+            role, limit = sort_roles(key.role, self._analysts[key.analyst].role)
+            return Principal(key.analyst, role, key.id, key.expires, limit)
         name = self._tokens.analyst(credential, now) if self._tokens else None
         return Principal(name, self._analysts[name].role) if name in self._analysts and name is not None else None

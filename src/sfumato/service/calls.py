@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from sfumato.config import Right
 from sfumato.ledger import IdempotentCall
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.ledger.usage import overview, read_budget, read_range
-from sfumato.service.auth import Authenticator, Principal, Right, check_right
+from sfumato.service.auth import Authenticator, Principal, check_right
 from sfumato.service.limits import Rates, read_idempotency_key, read_object, read_page_rows
 from sfumato.service.middleware import Scope, header
 from sfumato.service.reply import Readiness, budget_headers, json_reply
@@ -112,8 +113,11 @@ class Calls:
         page = self._session.charges(caller.analyst, cursor=cursor, rows=read_page_rows(rows))
         return json_reply(page)
 
-    def tables(self, _: Authenticated) -> Response:
-        return json_reply(self._session.tables())
+    def tables(self, caller: Authenticated) -> Response:
+        return json_reply(self._session.tables(caller.analyst, role=caller.principal.role))
+
+    def me(self, caller: Authenticated) -> Response:
+        return json_reply(self._session.me(caller.analyst, role=caller.principal.role))
 
     def usage(self, _: Authenticated, since: str | None, until: str | None, budgets: Sequence[str]) -> Response:
         first, last = read_range(since, until, self._session.now())

@@ -195,6 +195,16 @@ REPLIES: Mapping[str, Json] = {
         ],
         "next": None,
     },
+    "Me": {
+        "analyst": "anna",
+        "role": "analyst",
+        "organisation": "acme",
+        "budget": "partner",
+        "tables": ["engagements"],
+        "reports": ["ads"],
+        "entities": {"account": ["acme"]},
+        "where": "region = 'emea'",
+    },
     "Tables": {
         "rows": [
             {

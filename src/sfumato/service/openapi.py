@@ -15,7 +15,7 @@ from sfumato.service import examples
 from sfumato.service.limits import DEFAULT_PAGE_ROWS, MAX_IDEMPOTENCY_KEY, MAX_PAGE_ROWS
 from sfumato.service.reply import Health, Readiness
 from sfumato.service.schemas import AMOUNT, DAY, NAME, TEXT, Json, array, ref, reply_schemas, request_schemas
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Record, Report, Tables, UsageReport
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Me, Record, Report, Tables, UsageReport
 
 DESCRIPTION = """\
 Differentially private answers about people, under an exact budget.
@@ -164,10 +164,17 @@ ROUTES: Mapping[str, Route] = {
     ),
     "tables": Route(
         summary="List tables and reports",
-        text="The tables with their columns and measures, and the reports with their statistics and levels, as in the "
-        "policy.",
+        text="The tables that the caller may ask about, with their columns and measures, and the reports with their "
+        "statistics and levels, as in the policy.",
         reply=Tables,
         reply_text="The tables and reports.",
+    ),
+    "me": Route(
+        summary="Get the caller's record",
+        text="The caller's role, organisation and budget, and what the caller may ask about: tables, reports, entities "
+        "and rows.",
+        reply=Me,
+        reply_text="The record.",
     ),
     "usage": Route(
         summary="Get the usage",

@@ -18,6 +18,7 @@ from sfumato.wire.budget import (
     PolicyHistory,
     SettingChangeRow,
 )
+from sfumato.wire.me import Me
 from sfumato.wire.notes import Note, note
 from sfumato.wire.problem import Problem
 from sfumato.wire.report import EXACT, Report
@@ -38,6 +39,7 @@ __all__ = [
     "DryDay",
     "Estimate",
     "KeyRow",
+    "Me",
     "MeasureInfo",
     "Note",
     "PolicyChangeRow",

@@ -12,7 +12,7 @@ from sfumato.accounting.charges import Charge
 from sfumato.wire.base import Record
 
 Mode: TypeAlias = Literal["enforce", "track"]
-Role: TypeAlias = Literal["analyst", "owner", "auditor"]
+Role: TypeAlias = Literal["analyst", "reader", "owner", "auditor"]
 
 
 class ChargeRange(Record, frozen=True):

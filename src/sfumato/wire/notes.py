@@ -20,6 +20,7 @@ FIRST_GROUPS = "first-groups"
 CAPPED = "capped"
 TRACKED = "tracked"
 FROM_POLICY = "from-policy"
+OWN_ROWS = "own-rows"
 
 EVENT_LEVEL = "event-level"
 PERSON_LEVEL = "person-level"
@@ -39,6 +40,7 @@ TEXTS: Mapping[str, str] = {
     FIRST_GROUPS: "the first {shown} of {groups} groups",
     CAPPED: "at most {tau} per person and group are counted",
     TRACKED: "this budget is tracked and not enforced: what is left may be below zero",
+    OWN_ROWS: "only the rows that you may ask about are counted",
     FROM_POLICY: "the values that the policy lists; no row was read",
     EVENT_LEVEL: "the guarantee is for one event; a person with many events is hidden less",
     PERSON_LEVEL: "the guarantee is for one person: the first {events} events of a person count",

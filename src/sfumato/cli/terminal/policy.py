@@ -11,7 +11,17 @@ from rich.table import Table
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, bullets, indent, labelled_lines, paragraphs, stack
 from sfumato.errors import ConfigError
-from sfumato.explain import PolicyExplanation, Promise, describe_promise, describe_reports, exclusions, percent
+from sfumato.explain import (
+    PolicyExplanation,
+    Promise,
+    describe_promise,
+    describe_reports,
+    describe_rights,
+    exclusions,
+    percent,
+)
+from sfumato.query.reports.policy import SourceGuarantee
+from sfumato.reports.explain import describe_sum
 
 
 def render_differences(problems: Sequence[ConfigError]) -> RenderableType:
@@ -21,15 +31,20 @@ def render_differences(problems: Sequence[ConfigError]) -> RenderableType:
     return Group(paragraphs(head), "", bullets(map(str, problems)))
 
 
-def render_questions(config: str, found: Mapping[str, Any]) -> RenderableType:
-    """What can be asked of tables and of reports."""
+def render_questions(
+    config: str, found: Mapping[str, Any], sums: Sequence[SourceGuarantee] = (), warnings: Sequence[ConfigError] = ()
+) -> RenderableType:
+    """What can be asked of tables and of reports, what reports promise together, and what limits leave open."""
     tables = (block for table in found["tables"] for block in (Words(table["table"], "bold"), *_table_blocks(table)))
     reports = (
         block
         for report in found["reports"]
         for block in (Words(f"report {report['report']}", "bold"), _report_block(report))
     )
-    return stack([paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports])
+    blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports]
+    blocks += [paragraphs(*map(describe_sum, sums))] if sums else []
+    blocks += [Group(paragraphs("Warnings:"), "", bullets(map(str, warnings)))] if warnings else []
+    return stack(blocks)
 
 
 def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
@@ -78,6 +93,8 @@ def render_explanation(found: PolicyExplanation) -> RenderableType:
         blocks.append(paragraphs("No analyst may ask: there is no [analysts.NAME] in the file."))
     if reports := [*describe_reports(found)]:
         blocks += [paragraphs("Reports:"), bullets(reports)]
+    if rights := [*describe_rights(found)]:
+        blocks += [paragraphs("Who may see what:"), bullets(rights)]
     return stack([*blocks, paragraphs("What these numbers do not bound:"), bullets(exclusions(found))])
 
 

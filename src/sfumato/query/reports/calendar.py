@@ -30,6 +30,8 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 ALIASES = {"hour": "1h"}
 LEVELS = (*_HOURS, *_MONTHS)
 _YEARS = f"must lie in the years {FIRST_YEAR} to {LAST_YEAR}"
+LAST_CLOCK = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
+"""A clock that is later completes no more ranges that can be asked for."""
 
 _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -207,6 +207,50 @@ def guarantee(policy: ReportPolicy) -> ReportGuarantee:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SourceGuarantee:
+    """What all that is drawn from the rows of one source promises together, for one event or for one person.
+
+    `parts` are the epsilons that add up, by the name of what is drawn: each has noise of its own. `tables` are the
+    names of the source in the configuration, and `person` is the column that says whose a row is.
+    """
+
+    tables: tuple[str, ...]
+    unit: Unit
+    person: str
+    parts: Mapping[str, Fraction]
+
+    @property
+    def epsilon(self) -> Fraction:
+        return sum(self.parts.values(), Fraction(0))
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = {name: float(epsilon) for name, epsilon in self.parts.items()}
+        return {"tables": [*self.tables], "unit": self.unit, "epsilon": float(self.epsilon), "parts": parts}
+
+
+def guarantees_by_source(policies: Iterable[ReportPolicy]) -> list[SourceGuarantee]:
+    """The sum for each source that several reports read, whatever they and their tables are called.
+
+    Guarantees for one event and for one person are not added to one another, nor those for persons by other columns.
+    """
+    groups: dict[tuple[str, Unit, str], list[tuple[ReportPolicy, Fraction]]] = {}
+    for policy in policies:
+        promise = guarantee(policy)
+        place = policy.source or policy.table, promise.unit, policy.unit if promise.unit == "person" else ""
+        groups.setdefault(place, []).append((policy, promise.epsilon))
+    return [
+        SourceGuarantee(
+            tables=tuple(dict.fromkeys(policy.table for policy, _ in members)),
+            unit=unit,
+            person=person,
+            parts={f"report {policy.name}": epsilon for policy, epsilon in members},
+        )
+        for (_, unit, person), members in groups.items()
+        if len(members) > 1
+    ]
+
+
 def _epsilon_over_time(policy: ReportPolicy, statistics: Sequence[str]) -> Fraction:
     """The sum of the epsilons of one event's cells over time, in one attribute and one level of entities."""
     each = (policy.epsilon(name, level) for name in statistics for level in policy.calendar.levels)

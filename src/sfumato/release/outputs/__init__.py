@@ -15,6 +15,10 @@ whatever database or version holds them.
 
 In Parquet, in CSV and in databases a number that is missing is NULL; in CSV that is an empty field, and as only
 numbers may be missing, an empty field of text is empty text.
+
+A spreadsheet runs a cell of a CSV file that begins with = + - @, a tab or a line break. Text that begins so, after any
+number of apostrophes, gets an apostrophe before it, and the statement says `"formulas": "apostrophe"`. It is taken off
+when the table is read.
 """
 
 from __future__ import annotations

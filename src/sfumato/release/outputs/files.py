@@ -13,7 +13,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,13 @@ from sfumato.types import TYPES
 from sfumato.wire.frames import relation
 
 ROW_GROUP = 122_880
+
+# Text that a spreadsheet would run when it opens a CSV file. Apostrophes before it are counted, so that one more of
+# them can be taken away again.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
+FORMULAS = {"formulas": "apostrophe"}
+"""What the statement says of a CSV file in which text that begins like a formula has an apostrophe before it."""
 
 _REASONS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "there is no space left"),
@@ -68,21 +75,40 @@ def from_payload(content: bytes, statement: Mapping[str, Any]) -> Released:
 
 
 def to_csv(released: Released) -> bytes:
-    """The table as CSV."""
+    """The table as CSV. Text that begins like a formula gets an apostrophe, which spreadsheets take for text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180; with "\n" alone, Python 3.11 leaves "\r" unquoted
-    writer.writerow(released.columns)
-    columns = [map(TYPES[kind].to_csv, released.values(name)) for name, kind in released.columns.items()]
+    writer.writerow(map(_escape, released.columns))
+    columns = [
+        map(_escape if kind == "text" else TYPES[kind].to_csv, released.values(name))
+        for name, kind in released.columns.items()
+    ]
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue().encode()
 
 
+def _escape(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _unescape(text: str) -> str:
+    return text[1:] if _ESCAPED.match(text) else text
+
+
+def csv_facts(released: Released) -> Mapping[str, str]:
+    """What the statement says of the CSV file of a table, beside its format and its SHA-256."""
+    texts = [released.columns, *(released.values(name) for name, kind in released.columns.items() if kind == "text")]
+    return FORMULAS if any(_FORMULA.match(text) for column in texts for text in column) else {}
+
+
 def from_csv(content: bytes, statement: Mapping[str, Any]) -> Released:
     """The table that `to_csv` made into bytes, with the types of the statement, as a CSV file has none."""
-    kinds = statement_types(statement)
+    kinds, about = statement_types(statement), statement.get("table")
+    escaped = isinstance(about, Mapping) and about.items() >= FORMULAS.items()
     before = csv.field_size_limit(2**31 - 1)  # cells of any length; the limit is the process's, so it is put back
     try:
-        header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+        rows: Iterable[Sequence[str]] = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+        header, *rows = ([*map(_unescape, row)] for row in rows) if escaped else rows
         columns = {name: kinds.get(name, "text") for name in header}
         cells = zip(*rows, strict=True) if rows else [()] * len(header)
         data = {name: [*map(TYPES[columns[name]].from_csv, cell)] for name, cell in zip(header, cells, strict=True)}
@@ -100,9 +126,10 @@ class FileForm:
     format: str
     encode: Callable[[Released], bytes]
     decode: Callable[[bytes, Mapping[str, Any]], Released]
+    facts: Callable[[Released], Mapping[str, str]] = lambda _: {}
 
 
-FORMS = {".parquet": FileForm("parquet", payload, from_payload), ".csv": FileForm("csv", to_csv, from_csv)}
+FORMS = {".parquet": FileForm("parquet", payload, from_payload), ".csv": FileForm("csv", to_csv, from_csv, csv_facts)}
 
 
 @dataclass(frozen=True)
@@ -145,7 +172,8 @@ class FileTarget(Target):
 
     def _write(self, released: Released, *, overwrite: bool) -> None:
         content = self._form.encode(released)
-        statement = statement_text(released, self.format, hashlib.sha256(content).hexdigest())
+        facts = self._form.facts(released)
+        statement = statement_text(released, self.format, hashlib.sha256(content).hexdigest(), facts)
         with (
             _hidden(self._beside, statement.encode()) as first,
             _hidden(self.path, content) as last,

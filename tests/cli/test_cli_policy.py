@@ -1,0 +1,163 @@
+"""`sfumato policy`: limits that leave something open, and what reports on the same rows promise together."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sfumato.cli import main
+from tests.helpers.rights import new_rights
+from tests.helpers.worlds import World
+
+REPORT = """
+[reports.{name}]
+table = "{table}"
+time = "at"
+zone = "{zone}"
+levels = ["day", "month"]
+epsilon = 0.5
+{more}
+[reports.{name}.statistics]
+rows = {{ count = "rows" }}
+"""
+ANALYST = '\n[analysts.mallory]\nbudget = "partner"\n'
+
+
+def run(world: World, *command: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*command, "--config", str(world.path)], env={"COLUMNS": "400"})
+    assert result.exit_code == code, result.output
+    return re.sub(r"\s+", " ", result.output)
+
+
+def run_json(world: World, *command: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(main, [*command, "--config", str(world.path), "--json"])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def report(name: str, zone: str = "UTC", table: str = "ads", more: str = "") -> str:
+    return REPORT.format(name=name, zone=zone, table=table, more=more)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two reports, each on a table of its own, which can also be asked about."""
+    made = new_rights(tmp_path / "world", analysts=ANALYST)
+    text = made.path.read_text().partition("[reports.salaries]")[0]
+    text = text.replace(
+        '[tables.ads]\nengine = "local"\nsource = "ads"\nprivacy_unit = "member_id"\n',
+        '[tables.ads]\nengine = "local"\nsource = "ads"\nprivacy_unit = "member_id"\n'
+        '[tables.ads.columns]\njob_title = {}\n[tables.ads.measures]\npeople = { count = "units" }\n',
+    )
+    made.path.write_text(text + ANALYST)
+    return made
+
+
+def warnings(world: World, section: str) -> dict[str, str]:
+    """The warnings of `policy check` with these lines in mallory's section."""
+    text = world.path.read_text()
+    world.path.write_text(text + section)
+    found = run_json(world, "policy", "check")["warnings"]
+    page = run(world, "policy", "check")
+    assert ("Warnings:" in page) == bool(found)
+    assert all(each["problem"] in page for each in found)
+    world.path.write_text(text)
+    return {each["setting"]: each["problem"] for each in found}
+
+
+class TestWarnings:
+    ENTITIES = 'entities = { account = ["acme"] }\n'
+
+    def test_entities_do_not_bind_questions(self, world: World) -> None:
+        found = warnings(world, self.ENTITIES)
+        assert found.keys() == {"analysts.mallory.entities"}
+        [words] = found.values()
+        assert "can count the rows of all entities in ads" in words
+        for way_out in ("analysts.mallory.tables", "analysts.mallory.where", 'analysts.mallory.role = "reader"'):
+            assert way_out in words
+
+    @pytest.mark.parametrize(
+        "section",
+        [
+            "",
+            ENTITIES + 'role = "reader"\n',
+            ENTITIES + 'role = "auditor"\n',
+            ENTITIES + 'tables = ["engagements", "clicks"]\n',
+            ENTITIES + 'tables = ["ads"]\nwhere = "job_title = \'nurse\'"\n',
+            'tables = ["engagements"]\nwhere = "region = \'emea\'"\n',
+        ],
+    )
+    def test_every_way_out_ends_the_warning(self, world: World, section: str) -> None:
+        assert warnings(world, section) == {}
+
+    def test_a_condition_does_not_bind_reports(self, world: World) -> None:
+        found = warnings(world, 'tables = ["ads"]\nwhere = "job_title = \'nurse\'"\n')
+        assert found.keys() == {"analysts.mallory.where"}
+        [words] = found.values()
+        assert "can read every entity of ads" in words
+        assert "analysts.mallory.entities" in words
+
+    def test_a_condition_that_fits_no_table_is_a_difference(self, world: World) -> None:
+        world.path.write_text(world.path.read_text() + "where = \"account = '7'\"\n")
+        [problem] = run_json(world, "policy", "check", code=1)["problems"]
+        assert problem["setting"] == "analysts.mallory.where"
+        assert "analysts.mallory.tables" in problem["problem"]
+
+
+class TestExplain:
+    def test_it_says_who_may_see_what(self, world: World) -> None:
+        world.path.write_text(world.path.read_text() + 'tables = ["engagements"]\nwhere = "region = \'emea\'"\n')
+        page = run(world, "policy", "explain")
+        assert "mallory (analyst): questions about engagements, of rows where region = 'emea'; no reports." in page
+        assert "olga (analyst): questions about engagements, ads, payroll; the reports ads, clicks." in page
+        found = run_json(world, "policy", "explain", "--analyst", "mallory")
+        assert found["rights"]["mallory"]["tables"] == ["engagements"]
+        assert [each["account"] for each in found["accounts"]] == ["analyst:mallory"]
+        assert found["read_every_entity"] == []
+
+
+class TestSums:
+    ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "Australia/Sydney", "Pacific/Auckland")
+
+    def write(self, world: World, reports: str) -> None:
+        text = world.path.read_text().partition("[tables.clicks]")[0]
+        world.path.write_text(text + reports + ANALYST)
+
+    def test_one_report_has_no_sum(self, world: World) -> None:
+        self.write(world, report("one"))
+        assert run_json(world, "policy", "check")["sums"] == []
+        assert run_json(world, "report", "explain", "--report", "one")["together"] is None
+
+    def test_the_same_report_under_six_names_is_six_draws(self, world: World) -> None:
+        self.write(world, "".join(report(f"name{number}", zone) for number, zone in enumerate(self.ZONES)))
+        [found] = run_json(world, "policy", "check")["sums"]
+        assert (found["tables"], found["unit"], found["epsilon"]) == (["ads"], "event", 6.0)
+        assert found["parts"] == {f"report name{number}": 1.0 for number in range(6)}
+        assert "epsilon 6 for one event, over all of them" in run(world, "policy", "check")
+        assert run_json(world, "report", "explain", "--report", "name3")["together"] == found
+        page = run(world, "report", "explain", "--report", "name3")
+        assert "name3: epsilon 1 for one event" in page
+        assert "epsilon 6 for one event, over all of them" in page
+
+    def test_another_name_of_the_table_is_the_same_source(self, world: World) -> None:
+        alias = '[tables.adverts]\nengine = "local"\nsource = "ads"\nprivacy_unit = "member_id"\n'
+        self.write(world, alias + report("one") + report("two", table="adverts"))
+        [found] = run_json(world, "policy", "check")["sums"]
+        assert (found["tables"], found["epsilon"]) == (["ads", "adverts"], 2.0)
+
+    def test_events_and_people_are_apart(self, world: World) -> None:
+        cap = "max_events_per_unit = 10"
+        self.write(world, report("a") + report("b") + report("c", more=cap) + report("d", more=cap))
+        events, people = run_json(world, "policy", "check")["sums"]
+        assert (events["unit"], events["epsilon"], [*events["parts"]]) == ("event", 2.0, ["report a", "report b"])
+        assert (people["unit"], people["epsilon"], [*people["parts"]]) == ("person", 20.0, ["report c", "report d"])
+
+    def test_reports_on_other_rows_are_not_added(self, world: World) -> None:
+        found = run_json(world, "policy", "check")
+        assert [each["report"] for each in found["reports"]] == ["ads", "clicks"]
+        assert found["sums"] == []
