@@ -39,9 +39,11 @@ def check(as_json: bool, config: str) -> None:
       sfumato policy check --config sfumato.toml
     """
     from sfumato.cli.terminal.policy import render_differences, render_questions
+    from sfumato.ledger import check_fence_place
     from sfumato.reports.policies import report_policies, report_problems
 
     settings = read_settings(config)
+    check_fence_place(settings.ledger, settings.folder)
     found: dict[str, Any] = {"problems": [], "tables": [], "reports": []}
     with _open_catalog(settings) as catalog:
         none = "there is no [tables.NAME] in the file, so nothing can be asked; `sfumato init` writes one"
