@@ -86,7 +86,11 @@ class Ledger:
         self.fence = fence(head.id)
         self.fence.check_followed = self._check_followed
         if head.sequence == 0:
-            self.fence.start(Mark(head.id, 0, head.hash))
+            try:
+                self.fence.start(Mark(head.id, 0, head.hash))
+            except BaseException:
+                self.fence.close()
+                raise
 
     @property
     def shared(self) -> bool:

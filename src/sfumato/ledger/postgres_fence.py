@@ -35,7 +35,7 @@ _CREATE = """
 SELECT pg_advisory_xact_lock(hashtext('sfumato fence'));
 CREATE SCHEMA IF NOT EXISTS sfumato_fence;
 CREATE TABLE IF NOT EXISTS sfumato_fence.mark (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
     identity text NOT NULL,
     state text NOT NULL,
     mark text NOT NULL,
@@ -47,9 +47,9 @@ _ADD = "UPDATE sfumato_fence.mark SET state = %s, mark = %s WHERE state = %s RET
 _START = "INSERT INTO sfumato_fence.mark (identity, state, mark) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _RESTART = """
 INSERT INTO sfumato_fence.mark (identity, state, mark) VALUES (%s, %s, %s)
-ON CONFLICT (only) DO UPDATE SET state = excluded.state, mark = excluded.mark
+ON CONFLICT (single) DO UPDATE SET state = excluded.state, mark = excluded.mark
 """
-_CHECK = "UPDATE sfumato_fence.mark SET checked = now() RETURNING only"
+_CHECK = "UPDATE sfumato_fence.mark SET checked = now() RETURNING single"
 _IDENTITY = "SELECT identity FROM sfumato_fence.mark"
 
 
