@@ -215,6 +215,77 @@ def verify(as_json: bool, config: str) -> None:
         sys.exit(DIFFERENT)
 
 
+@budget.command("fence")
+@with_config
+@with_json
+def fence(as_json: bool, config: str) -> None:
+    """Print the mark of this machine's fence, for `budget join -` on another machine.
+
+    The mark says how far the ledger had come, and what each account had spent. It holds no answer and no key.
+
+    \b
+      sfumato budget fence > mark.json
+      ssh first.example.com sfumato budget fence | sfumato budget join -
+    """
+    from sfumato.ledger.fence import GONE
+
+    with open_books(config) as (_, ledger):
+        ledger.reservations()  # raises where the ledger does not follow this fence
+        mark = ledger.fence.mark()
+        if mark is None:
+            raise LedgerFailed(GONE)
+    click.echo(mark.to_line())
+
+
+@budget.command("join")
+@click.argument("source", metavar="FROM")
+@with_config
+@with_json
+def join(as_json: bool, config: str, source: str) -> None:
+    """Take over what another fence of this ledger has seen. Nothing is spent.
+
+    For a machine without a fence, and for a new place of the fence. FROM is a fence: its file, its folder,
+    postgresql://... or - for what `sfumato budget fence` prints on a machine that answers. The ledger must continue it.
+    The fence of [ledger] fence is written; if it exists, it keeps all that it has seen.
+
+    \b
+      sfumato budget join /mnt/old/ledger.fence
+      ssh first.example.com sfumato budget fence | sfumato budget join -
+    """
+    from sfumato.cli.terminal.text import paragraphs
+
+    with name_options({"mark": "FROM"}), open_books(config) as (_, ledger):
+        ledger.join(_read_mark(source))
+        place, mark = ledger.fence.place, ledger.fence.mark()
+    seen = 0 if mark is None else mark.sequence
+    done = f"Joined. The fence, which has seen {seen:,} row{'' if seen == 1 else 's'} of the ledger, is {place}"
+    print_result({"fence": place, "seen": seen}, lambda: paragraphs(done), as_json=as_json)
+
+
+def _read_mark(source: str) -> Mark | None:
+    """The mark at FROM; None if there is no fence."""
+    from sfumato.config import read_fence
+    from sfumato.ledger import find_fence
+    from sfumato.ledger.fence import Mark
+
+    if source == "-":
+        try:
+            return Mark.from_line(sys.stdin.buffer.read())
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InvalidArgument("FROM", "what came is no mark; pipe into this: sfumato budget fence") from None
+    place = read_fence(source, Path(), "FROM")
+    if place is None:
+        raise InvalidArgument("FROM", "must name a fence: a file, a folder, postgresql://... or -")
+    found = find_fence(place)
+    try:
+        mark = found.mark()
+    finally:
+        found.close()
+    if mark is None:
+        raise InvalidArgument("FROM", f"there is no fence ({found.place})")
+    return mark
+
+
 @budget.command("recover")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_config
@@ -270,76 +341,6 @@ def _confirm(why: LedgerSetBack) -> None:
     click.echo(f"{str(why).partition('. ')[0].capitalize()}.", err=True)
     if not click.confirm("Count what may be lost as spent, and go on with this ledger?", err=True):
         raise why
-
-
-@budget.command("fence")
-@with_config
-@with_json
-def fence(as_json: bool, config: str) -> None:
-    """Print the mark of this machine's fence, for `budget join -` on another machine.
-
-    The mark says how far the ledger had come, and what each account had spent. It holds no answer and no key.
-
-    \b
-      ssh first.example.com sfumato budget fence --config /etc/sfumato/sfumato.toml | sfumato budget join -
-    """
-    from sfumato.ledger.fence import GONE
-
-    with open_books(config) as (_, ledger):
-        ledger.reservations()  # raises where the ledger does not follow this fence
-        mark = ledger.fence.mark()
-        if mark is None:
-            raise LedgerFailed(GONE)
-    click.echo(mark.to_line())
-
-
-@budget.command("join")
-@click.argument("source", metavar="FROM")
-@with_config
-@with_json
-def join(as_json: bool, config: str, source: str) -> None:
-    """Take over what another fence of this ledger has seen. Nothing is spent.
-
-    For a machine without a fence, and for a new place of the fence. FROM is a fence: its file, its folder,
-    postgresql://... or - for what `sfumato budget fence` prints on a machine that answers. The ledger must continue it.
-    The fence of [ledger] fence is written; if it exists, it keeps all that it has seen.
-
-    \b
-      sfumato budget join /mnt/old/ledger.fence
-      ssh first.example.com sfumato budget fence --config /etc/sfumato/sfumato.toml | sfumato budget join -
-    """
-    from sfumato.cli.terminal.text import paragraphs
-
-    with name_options({"mark": "FROM"}), open_books(config) as (_, ledger):
-        ledger.join(_read_mark(source))
-        place, mark = ledger.fence.place, ledger.fence.mark()
-    seen = 0 if mark is None else mark.sequence
-    done = f"Joined. The fence, which has seen {seen:,} row{'' if seen == 1 else 's'} of the ledger, is {place}"
-    print_result({"fence": place, "seen": seen}, lambda: paragraphs(done), as_json=as_json)
-
-
-def _read_mark(source: str) -> Mark | None:
-    """The mark at FROM; None if there is no fence."""
-    from sfumato.config import read_fence
-    from sfumato.ledger import find_fence
-    from sfumato.ledger.fence import Mark
-
-    if source == "-":
-        try:
-            return Mark.from_line(sys.stdin.buffer.read())
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise InvalidArgument("FROM", "what came is no mark; pipe into this: sfumato budget fence") from None
-    place = read_fence(source, Path(), "FROM")
-    if place is None:
-        raise InvalidArgument("FROM", "must name a fence: a file, a folder, postgresql://... or -")
-    found = find_fence(place)
-    try:
-        mark = found.mark()
-    finally:
-        found.close()
-    if mark is None:
-        raise InvalidArgument("FROM", f"there is no fence ({found.place})")
-    return mark
 
 
 @budget.command("migrate")
