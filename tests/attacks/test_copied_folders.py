@@ -104,6 +104,8 @@ def interrupted(mark: Mark) -> None:
         ("sqlite:books/ledger.db", "state/fence"),  # the layout of two folders in one, which is copied as one
         ("sqlite:books/ledger.db", "outside/fence"),
         ("sqlite:linked/ledger.db", "real/deep/fence"),
+        ("sqlite:books/ledger.db", "../link-into-books"),
+        ("sqlite:books/ledger.db", "books/link-outwards"),
     ],
 )
 def test_a_fence_in_the_folder_of_the_ledger_is_refused_everywhere(tmp_path: Path, url: str, fence: str) -> None:
@@ -113,6 +115,8 @@ def test_a_fence_in_the_folder_of_the_ledger_is_refused_everywhere(tmp_path: Pat
     (world.folder / "linked").symlink_to(world.folder / "real")
     (world.folder / "books" / "deep").mkdir()
     (world.folder / "outside").symlink_to(world.folder / "books" / "deep")
+    (tmp_path / "link-into-books").symlink_to(world.folder / "books" / "fence")
+    (world.folder / "books" / "link-outwards").symlink_to(tmp_path / "fence")
     text = world.path.read_text().replace(f'fence = "../{world.fence.parent.name}/fence"', f'fence = "{fence}"')
     world.path.write_text(text)
     with pytest.raises(ConfigError, match=r"^ledger.fence: must not be in .* state folder"):

@@ -219,9 +219,10 @@ def verify(as_json: bool, config: str) -> None:
 @with_config
 @with_json
 def fence(as_json: bool, config: str) -> None:
-    """Print the mark of this machine's fence, for `budget join -` on another machine.
+    """Print what this machine's fence has seen.
 
-    The mark says how far the ledger had come, and what each account had spent. It holds no answer and no key.
+    For `budget join -` on another machine. The mark says how far the ledger had come, and what each account had spent.
+    It holds no answer and no key.
 
     \b
       sfumato budget fence > mark.json

@@ -87,10 +87,12 @@ def check_fence_place(settings: LedgerSettings, folder: Path) -> None:
     books = find_store(settings, folder).folder
     if books is None or isinstance(settings.fence, str):
         return
+    fence, books, folder = settings.fence, books.resolve(), folder.resolve()
+    # Where a link leads, and where it is itself: the file is replaced from time to time, and a link would be with it.
+    places = fence.resolve(), fence.parent.resolve() / fence.name
     # A folder with both is copied as a whole, wherever in it the two are.
-    apart_from = [books.resolve(), *([folder.resolve()] if books.resolve().is_relative_to(folder.resolve()) else [])]
-    for each in apart_from:
-        if settings.fence.resolve().is_relative_to(each):
+    for each in (books, folder) if books.is_relative_to(folder) else (books,):
+        if any(place.is_relative_to(each) for place in places):
             raise ConfigError(
                 "ledger.fence",
                 f"must not be in {str(each)!r}, where the ledger is: both would be copied and restored together. Leave "
