@@ -31,7 +31,7 @@ MEMBERS = 100_000  # about a million rows
 CONFIG = """
 [ledger]
 url = "sqlite:books/ledger.db"
-fence = "state/fence"
+fence = "../state/fence"
 [engines.local]
 type = "duckdb"
 database = "data.duckdb"
@@ -62,7 +62,8 @@ def overhead() -> str:
     """An uncached top ten over a million rows, through the whole path and without it."""
     rows = []
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = Path(place) / "shop"
+        folder.mkdir()
         events = prepare(folder)
         for source in ("engagements", "engagements.parquet"):
             best = _measured(folder, source)
@@ -130,7 +131,7 @@ def ledger() -> str:
 @contextmanager
 def _stores(place: Path) -> Iterator[dict[str, str]]:
     (place / "books").mkdir()
-    stores = {"SQLite": "sqlite:books/ledger.db"}
+    stores = {"SQLite": "sqlite:ledger.db"}
     binaries = next(postgres.installations(), None)
     if binaries is None:
         print(f"skipped PostgreSQL: {postgres.MISSING}")
@@ -141,7 +142,7 @@ def _stores(place: Path) -> Iterator[dict[str, str]]:
 
 
 def _operations(url: str, place: Path) -> dict[str, float]:
-    books = open_ledger(LedgerSettings(url, place / f"{url[:6]}.fence"), place)
+    books = open_ledger(LedgerSettings(url, place / f"{url[:6]}.fence"), place / "books")
     with books, _guarded_update(url, place) as update:
         numbers = itertools.count()
         return side_by_side(

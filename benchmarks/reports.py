@@ -457,7 +457,7 @@ TARGET = 1_000_000
 CONFIG = """
 [ledger]
 url = "sqlite:{books}/ledger.db"
-fence = "{books}-state/fence"
+fence = "../{books}-state/fence"
 [engines.local]
 type = "duckdb"
 database = "ads.duckdb"
@@ -530,7 +530,8 @@ def speed() -> str:
     """A report beside the bare query: when its cells are drawn, and when they are there."""
     rows = []
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = Path(place) / "shop"
+        folder.mkdir()
         _prepare(folder)
         for at, asked in enumerate(QUESTIONS):
             best = _times(folder, asked, at)
@@ -594,8 +595,7 @@ def _times(folder: Path, asked: ReportRequest, number: int) -> dict[str, float]:
 
 def _opened(folder: Path, books: str) -> Session:
     """A session with a new ledger, which has been asked something else before."""
-    for name in (books, f"{books}-state"):
-        (folder / name).mkdir()
+    (folder / books).mkdir()
     config = folder / f"{books}.toml"
     config.write_text(CONFIG.format(books=books))
     session = Session(config)

@@ -22,6 +22,14 @@ settings.register_profile(
 settings.load_profile("sfumato")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fences without a place of their own are in the user's state folder: not in that of the one who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def rng() -> Rng:
     return Rng.keyed(b"k" * 32, b"tests")

@@ -18,7 +18,7 @@ import sfumato as sf
 from sfumato.accounting import NOTHING
 from sfumato.config.engines import ENGINES, EngineKind, seconds
 from sfumato.ledger import Ledger
-from sfumato.ledger.fence import Fence
+from sfumato.ledger.file_fence import FileFence
 from sfumato.mechanisms import MECHANISMS
 from sfumato.mechanisms.known_domain import KnownNoise
 from sfumato.release.statistics import STATISTICS, StatisticKind
@@ -33,7 +33,6 @@ TOYS = Path(__file__).parent / "toys"
 
 CONFIG = """
 [ledger]
-fence = "fence/of-this"
 [engines.here]
 type = "{engine}"
 {place}
@@ -69,7 +68,6 @@ def opened(folder: Path, engine: str, place: str) -> sf.Session:
     key = folder / "noise.key"
     key.write_bytes(key_bytes())
     key.chmod(0o600)
-    (folder / "fence").mkdir()
     return sf.open(folder / "sfumato.toml")
 
 
@@ -186,7 +184,7 @@ class TestStatistic:
 def test_a_store_keeps_books(tmp_path):
     store = ToyStore.at("memory:", tmp_path)
     store.open()
-    with Ledger(store, lambda identity: Fence(tmp_path / "fence")) as ledger:
+    with Ledger(store, lambda identity: FileFence(tmp_path / "fence")) as ledger:
         settled = answer(ledger, top())
         assert settled.body
         assert spent(ledger) > NOTHING

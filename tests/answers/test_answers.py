@@ -580,7 +580,7 @@ def test_a_public_list_of_numbers_can_be_asked(tmp_path):
     new_key(tmp_path / "noise.key")
     (tmp_path / "books").mkdir()
     (tmp_path / "c.toml").write_text(
-        '[ledger]\nurl = "sqlite:books/l.db"\nfence = "fence"\n[engines.e]\ntype = "duckdb"\ndatabase = "d.duckdb"\n'
+        '[ledger]\nurl = "sqlite:books/l.db"\n[engines.e]\ntype = "duckdb"\ndatabase = "d.duckdb"\n'
         '[tables.t]\nengine = "e"\nsource = "t"\nprivacy_unit = "u"\n'
         "[tables.t.columns]\nx = { domain = [0.1, 0.2], max_groups = 1 }\n"
         '[tables.t.measures]\npeople = { count = "units" }\n'

@@ -25,6 +25,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.ledger import payments
 from sfumato.ledger.fence import Fence
+from sfumato.ledger.file_fence import FileFence
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.tables import sha256
@@ -170,7 +171,7 @@ def uncharged(world: World, told: list[Told], up_to: float = math.inf) -> list[s
 
 def unseen_by_the_fence(world: World, told: Path, since: int) -> list[str]:
     """What left although the fence had not seen its charge."""
-    return uncharged(world, seen(told)[since:], Fence(world.fence).mark().sequence)
+    return uncharged(world, seen(told)[since:], FileFence(world.fence).mark().sequence)
 
 
 def random_kills(folder: str, ledger: str, kills: int, seed: int) -> dict[str, Any]:

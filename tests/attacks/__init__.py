@@ -1,1 +1,1 @@
-"""What an attacker, a failing machine or another tenant could do, and what it must not bring."""
+"""What an attacker, a careless operator or a broken machine may do, and what must not follow from it."""

@@ -98,20 +98,19 @@ def tamper(path: Path, table: str, column: str, choose: random.Random) -> bool:
 
 def test_every_change_of_every_column_is_named(busy: Path, tmp_path: Path) -> None:
     """At least 300 changes. That a table without a row is named too follows from the deletions."""
-    for name in (*story.FILES, "noise.key"):
-        shutil.copyfile(busy / name, tmp_path / name)
-    shutil.copytree(busy / "elsewhere", tmp_path / "elsewhere")
+    folder = story.copy_world(tmp_path, ledger=False)
+    shutil.copytree(story.fence_of(busy).parent, story.fence_of(folder).parent)
     changes, missed = 0, []
     for seed in range(repeats(6, 60)):
         for table, column in columns(busy / "ledger.db"):
             choose = random.Random(f"{seed} {table} {column}")
-            shutil.copyfile(busy / "ledger.db", tmp_path / "ledger.db")
-            (tmp_path / "ledger.db").chmod(0o600)
-            while not tamper(tmp_path / "ledger.db", table, column, choose):
+            shutil.copyfile(busy / "ledger.db", folder / "ledger.db")
+            (folder / "ledger.db").chmod(0o600)
+            while not tamper(folder / "ledger.db", table, column, choose):
                 pass
             changes += 1
             try:
-                named = found(tmp_path)
+                named = found(folder)
             except LedgerFailed as error:
                 named = [str(error)]
             if not named:

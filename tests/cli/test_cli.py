@@ -153,7 +153,7 @@ class TestHelp:
         ]
         below = run_page("budget", "--help").partition("Commands:")[2].splitlines()
         assert [line.split()[0] for line in below if line] == [
-            *("show", "history", "usage", "forecast", "verify", "recover", "migrate", "grant"),
+            *("show", "history", "usage", "forecast", "verify", "fence", "join", "recover", "migrate", "grant"),
         ]
 
     @pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
@@ -367,6 +367,7 @@ class TestAsking:
                 "grant": ("anna", "--calls", "1", "--reason", "why"),
                 "create": ("--analyst", "anna"),
                 "revoke": ("5f0c2a9be471",),
+                "join": ("fence",),
                 "reseal": ("--start", "2026-10-01", "--end", "2026-10-02"),
             }
             arguments = needs.get("ask" if path[0] == "estimate" else path[-1], ())

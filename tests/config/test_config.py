@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from fractions import Fraction
 from pathlib import Path
@@ -65,6 +66,35 @@ budget = "everyone"
 
 def read(text=FULL, environment=None):
     return read_config(text, FOLDER, environment or {})
+
+
+@pytest.mark.parametrize(
+    ("fence", "found"),
+    [
+        ("", None),
+        ("state/fence", FOLDER / "state/fence"),
+        ("/var/lib/fence", Path("/var/lib/fence")),
+        ("/", Path("/")),  # a folder that is there
+        ("postgresql://witness/fence", "postgresql://witness/fence"),
+        ("postgres://witness/fence", "postgres://witness/fence"),
+    ],
+)
+def test_a_fence_is_a_path_or_a_database(fence, found):
+    for config in (read(f'[ledger]\nfence = "{fence}"'), read("", {"SFUMATO_LEDGER__FENCE": fence})):
+        assert config.ledger.fence == found
+
+
+@pytest.mark.parametrize(
+    ("fence", "words"),
+    [
+        ("mysql://witness", 'must be the path of a file or a folder, or "postgresql://..."'),
+        ("sqlite:fence.db", 'must be the path of a file or a folder, or "postgresql://..."'),
+        ("not/mounted/", "there is no folder 'not/mounted/'; mount it, or create it"),
+    ],
+)
+def test_what_is_no_place_for_a_fence_is_refused(fence, words):
+    with pytest.raises(ConfigError, match=f"^ledger.fence: {re.escape(words)}"):
+        read(f'[ledger]\nfence = "{fence}"')
 
 
 def test_the_whole_file():

@@ -35,7 +35,8 @@ from sfumato.ledger import (
     open_ledger,
     payments,
 )
-from sfumato.ledger.fence import Fence, Mark
+from sfumato.ledger.fence import Mark
+from sfumato.ledger.file_fence import FileFence
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
@@ -276,7 +277,7 @@ class LedgerPlace:
 
     @property
     def fence(self) -> Path:
-        assert self.settings.fence is not None
+        assert isinstance(self.settings.fence, Path)
         return self.settings.fence
 
     def books(self) -> Books_:
@@ -385,17 +386,17 @@ class LedgerContract(LedgerPlace):
         assert "secret" not in self.store_of().place
 
     def test_one_service_uses_a_store_that_cannot_be_shared(self):
-        first, second = self.store_of(), self.store_of()
-        with first.lock_service():
-            if first.shared:
-                with second.lock_service():
-                    pass
-            else:
-                with pytest.raises(ConfigError, match="another `sfumato serve`"), second.lock_service():
-                    pass
-        with second.lock_service():
-            pass
-        assert self.make().shared == first.shared
+        first, second, third = self.make(), self.another(), self.another()
+        first.lock_service()
+        if first.shared:
+            second.lock_service()
+            second.close()
+        else:
+            with pytest.raises(ConfigError, match="another `sfumato serve`"):
+                second.lock_service()
+        first.close()
+        third.lock_service()
+        assert self.store_of().shared == first.shared
 
     def store_of(self) -> Store:
         return find_store(self.settings, self.folder)
@@ -771,9 +772,9 @@ class LedgerContract(LedgerPlace):
     def test_a_recalled_answer_leaves_after_the_fence_has_seen_its_charge(self):
         ledger, ask = self.make(), top()
         answer(ledger, ask)
-        Fence(self.fence).restart(replace(Fence(self.fence).mark(), totals={}))
+        FileFence(self.fence).restart(replace(FileFence(self.fence).mark(), totals={}))
         assert recall(ledger, ask.digest, ANNA) is not None
-        assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
+        assert FileFence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
 
     def test_a_call_begins_one_request(self):
         ledger, call = self.make(), IdempotentCall.of("key", b"body")
@@ -1178,17 +1179,17 @@ class LedgerContract(LedgerPlace):
         self.fence.parent.mkdir()
         self.fence.write_bytes(Mark("another", 7, "ff").to_line())
         assert "sfumato budget recover" in str(refusal(lambda: reserve(self.make(), top())))
-        assert Fence(self.fence).mark().ledger == "another"
+        assert FileFence(self.fence).mark().ledger == "another"
 
     def test_a_torn_last_line_of_the_fence_is_ignored(self):
         ledger = self.make()
         answer(ledger, top())
-        whole = Fence(self.fence).mark()
+        whole = FileFence(self.fence).mark()
         with self.fence.open("ab") as file:
             file.write(b"\n" + whole.to_line()[:-20])
-        assert Fence(self.fence).mark() == whole
+        assert FileFence(self.fence).mark() == whole
         answer(self.another(), top(2, "another"))
-        assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(10, 2)
+        assert FileFence(self.fence).mark().totals[ANNA.name].spent == Charge(10, 2)
 
     def test_a_fence_that_is_behind_is_fine(self):
         ledger = self.make()
@@ -1199,13 +1200,13 @@ class LedgerContract(LedgerPlace):
         for opened in (ledger, self.another()):
             assert spent(opened) == Charge(10, 2)
         answer(ledger, top(2, "third"))
-        assert Fence(self.fence).mark().totals[ANNA.name].spent == Charge(15, 3)
+        assert FileFence(self.fence).mark().totals[ANNA.name].spent == Charge(15, 3)
 
     def test_the_fence_has_seen_every_charge_when_an_answer_leaves(self):
         ledger = self.make()
         answer(ledger, top(2, "list", ANNA, ACME))
         answer(ledger, top(3, "list", ANNA, ACME))
-        mark = Fence(self.fence).mark()
+        mark = FileFence(self.fence).mark()
         assert {name: total.spent for name, total in mark.totals.items()} == {
             ANNA.name: Charge(7, 1),
             ACME.name: Charge(7, 1),
@@ -1224,7 +1225,7 @@ class LedgerContract(LedgerPlace):
         refusal(lambda: answer(ledger, top()))
         lock.rmdir()
         assert json.loads(answer(ledger, top()).body) == ["list 2 True", "first", 2, False]
-        assert spent(ledger) == Fence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
+        assert spent(ledger) == FileFence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
 
     # -- recover --
 
@@ -1269,7 +1270,7 @@ class LedgerContract(LedgerPlace):
         answer(ledger, top(2, "list", BOB))
         self.restore(copy)
         ledger.recover([ANNA], NOW)
-        assert spent(ledger, BOB) == Fence(self.fence).mark().totals[BOB.name].spent == Charge(5, 1)
+        assert spent(ledger, BOB) == FileFence(self.fence).mark().totals[BOB.name].spent == Charge(5, 1)
 
     def test_each_amount_is_raised_for_itself(self):
         ledger = self.make()
@@ -1392,7 +1393,7 @@ class LedgerContract(LedgerPlace):
             run("INSERT INTO balances VALUES (?, '2026-11-01', '', '0 0', '0 0', '7 0')", ANNA.name)
         store.close()
         head = self.raw("SELECT id, sequence, head FROM ledger")[0]
-        Fence(self.fence).restart(Mark(*head))
+        FileFence(self.fence).restart(Mark(*head))
 
     def test_an_older_ledger_is_refused_until_it_is_migrated(self):
         self.old_ledger()
@@ -1437,9 +1438,9 @@ class LedgerContract(LedgerPlace):
         ledger = self.make()
         empty = Mark(ledger.fence.mark().ledger, 0, ledger.fence.mark().head)
         answer(ledger, top())
-        seen = Fence(self.fence).mark()
+        seen = FileFence(self.fence).mark()
 
-        class Late(Fence):
+        class Late(FileFence):
             def mark(self) -> Mark | None:
                 return super().mark() if self._writing.locked() else None  # what it saw before it had the lock
 
@@ -1452,7 +1453,7 @@ class LedgerContract(LedgerPlace):
             store.close()
         self.restore(copy)
         assert empty != seen
-        assert Fence(self.fence).mark() == seen
+        assert FileFence(self.fence).mark() == seen
 
     # -- failures --
 
@@ -1508,7 +1509,7 @@ class LedgerContract(LedgerPlace):
         assert sum((row.reserved for row in rows), NOTHING) == NOTHING
         assert spent(ledger, shared) == Charge(100)
         assert ledger.verify() == []
-        assert Fence(self.fence).mark().totals[anna.name].spent == Charge(100)
+        assert FileFence(self.fence).mark().totals[anna.name].spent == Charge(100)
 
     def granted(self, ledger: Ledger, ask: Debit) -> bool:
         try:

@@ -20,7 +20,8 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import Conflict, InvalidArgument, LedgerFailed, NotSupported
 from sfumato.ledger import Ledger
 from sfumato.ledger.cells import CellCounts, Place, ResealedCells, Seal, Seals
-from sfumato.ledger.fence import Fence, Mark
+from sfumato.ledger.fence import Mark
+from sfumato.ledger.file_fence import FileFence
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.usage import usage
 from tests.contracts.ledger import ANNA, NOW, Books_, LedgerPlace, answer, refusal, spent, top
@@ -584,7 +585,7 @@ class SealsContract(LedgerPlace):
     def test_the_fence_has_seen_what_leaves(self):
         seals = self.seals()
         draw(seals, days(2))
-        mark = Fence(self.fence).mark()
+        mark = FileFence(self.fence).mark()
         assert (mark.ledger, mark.sequence, mark.head) == self.raw("SELECT id, sequence, head FROM ledger")[0]
         assert mark.totals["report:ads"].spent == Charge(mark.sequence, 1)
 
@@ -610,7 +611,7 @@ class SealsContract(LedgerPlace):
         other = self.seals()
         assert len(path(other, days(2))) == 2
         head = self.raw("SELECT sequence FROM ledger")[0][0]
-        assert Fence(self.fence).mark().sequence == head
+        assert FileFence(self.fence).mark().sequence == head
 
     def test_without_a_fence_that_can_be_written_no_cell_leaves(self):
         seals = self.seals()
@@ -750,7 +751,7 @@ class SealsContract(LedgerPlace):
         with store.writing() as run:
             migrate(run, 0, to=3)
         store.close()
-        Fence(self.fence).restart(Mark(*self.raw("SELECT id, sequence, head FROM ledger")[0]))
+        FileFence(self.fence).restart(Mark(*self.raw("SELECT id, sequence, head FROM ledger")[0]))
         ledger = self.make()
         seals = Seals(ledger)
         for call in (lambda: read(seals, days(1)), lambda: open_seals(seals, days(1)), lambda: reseal(seals)):

@@ -727,7 +727,6 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        (folder / "state").mkdir()
         (folder / "noise.key").write_bytes(bytes(range(32)))
         (folder / "noise.key").chmod(0o600)
 
@@ -739,7 +738,7 @@ class World:
 
     def write(self, report: str) -> None:
         (self._folder / "sfumato.toml").write_text(
-            '[ledger]\nurl = "sqlite:ledger.db"\nfence = "state/fence"\n'
+            '[ledger]\nurl = "sqlite:ledger.db"\n'
             '[engines.local]\ntype = "duckdb"\ndatabase = "rows.duckdb"\n'
             '[tables.events]\nengine = "local"\nsource = "events"\nprivacy_unit = "who"\n'
             "[budgets.b]\nepsilon_per = 0.1\ndelta_per = 1e-9\ninformation = 100\ncalls = 10\n"

@@ -37,12 +37,14 @@ def main() -> None:
     record("session", {**written, "release": released})
 
 
-def _record_ledger(folder: Path) -> None:
+def _record_ledger(place: Path) -> None:
+    folder = place / "world"
+    folder.mkdir()
     story.write_world(folder)
     with subjects.fixed_world(distinct=True):
         told = story.tell(folder)
     (LEDGER / "ledger.sql").write_text(story.dump(folder), "utf-8")
-    for name in (*story.FILES, "noise.key", "elsewhere/fence"):
+    for name in (*story.FILES, "noise.key", "../elsewhere/fence"):
         shutil.copyfile(folder / name, LEDGER / Path(name).name)
     record("ledger", {**told, "later": story.go_on(folder)})
 

@@ -24,7 +24,7 @@ FILES = ("sfumato.toml", "visits.csv", "ads.csv")
 CONFIG = """\
 [ledger]
 url = "sqlite:ledger.db"
-fence = "elsewhere/fence"
+fence = "../elsewhere/fence"
 [noise]
 key_file = "noise.key"
 [engines.local]
@@ -172,7 +172,12 @@ def write_key(folder: Path) -> None:
 
 
 def copy_world(folder: Path, *, ledger: bool) -> Path:
-    """The committed world in a folder of its own, with its ledger or without one. The ledger gets today's schema."""
+    """The committed world in a folder of its own, with its ledger or without one; the fence is beside it.
+
+    The ledger gets today's schema.
+    """
+    folder /= "world"
+    folder.mkdir()
     for name in FILES:
         shutil.copyfile(LEDGER / name, folder / name)
     shutil.copyfile(LEDGER / "noise.key", folder / "noise.key")
@@ -182,11 +187,15 @@ def copy_world(folder: Path, *, ledger: bool) -> Path:
         path.touch(0o600)
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript((LEDGER / "ledger.sql").read_text("utf-8"))
-        (folder / "elsewhere").mkdir()
-        shutil.copyfile(LEDGER / "fence", folder / "elsewhere" / "fence")
+        fence_of(folder).parent.mkdir()
+        shutil.copyfile(LEDGER / "fence", fence_of(folder))
         with open_ledger(load_config(folder / "sfumato.toml").ledger, folder) as old:
             assert old.migrate() == LATEST - SCHEMA
     return folder
+
+
+def fence_of(folder: Path) -> Path:
+    return folder.parent / "elsewhere" / "fence"
 
 
 def dump(folder: Path) -> str:
@@ -334,7 +343,7 @@ def set_back(folder: Path) -> None:
 
 
 def fence_lines(folder: Path) -> list[Values]:
-    return [json.loads(line) for line in (folder / "elsewhere" / "fence").read_text().split("\n") if line]
+    return [json.loads(line) for line in fence_of(folder).read_text().split("\n") if line]
 
 
 def empty(rows: Path) -> None:

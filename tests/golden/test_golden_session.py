@@ -62,7 +62,7 @@ def test_a_fence_without_a_place_of_its_own_is_found_by_the_ledgers_place(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = story.copy_world(tmp_path, ledger=False)
     config = (folder / "sfumato.toml").read_text()
-    (folder / "sfumato.toml").write_text(config.replace('fence = "elsewhere/fence"\n', ""))
+    (folder / "sfumato.toml").write_text(config.replace('fence = "../elsewhere/fence"\n', ""))
     place = story.fence_note(folder / "ledger.db")
     identity = story.begin(folder)
     found = {path.name: path for path in (tmp_path / "state" / "sfumato").iterdir()}

@@ -89,7 +89,7 @@ class Adverts:
         others: str = "",
     ) -> None:
         self.path.write_text(
-            '[ledger]\nurl = "sqlite:ledger.db"\nfence = "elsewhere/fence"\n'
+            f'[ledger]\nurl = "sqlite:ledger.db"\nfence = "../{self.folder.name}.state/fence"\n'
             f'[engines.local]\ntype = "duckdb"\ndatabase = "{self.database}"\n'
             f'[tables.ads]\nengine = "local"\nsource = "{source}"\nprivacy_unit = "{unit}"\n'
             f'[reports.ads]\ntable = "ads"\ntime = "at"\nzone = "{zone}"\nlevels = {levels}\n'
@@ -105,7 +105,7 @@ class Adverts:
         """A new ledger."""
         for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
             (self.folder / name).unlink(missing_ok=True)
-        shutil.rmtree(self.folder / "elsewhere", ignore_errors=True)
+        shutil.rmtree(self.folder.with_name(f"{self.folder.name}.state"), ignore_errors=True)
 
     def tables(self) -> dict[str, list[tuple[Any, ...]]]:
         """What is sealed, read past all of Sfumato's code."""

@@ -107,7 +107,8 @@ class World:
 
     @property
     def fence(self) -> Path:
-        return self.folder / "elsewhere" / "fence"
+        """Beside the folder: a folder with both would be copied and restored as one."""
+        return self.folder.with_name(f"{self.folder.name}.state") / "fence"
 
     def write_rows(self, seed: int = 1, people: int = 3000) -> None:
         beside = self.folder / "rows.new"
@@ -142,7 +143,7 @@ class World:
         people = [f'[analysts.{name}]\nbudget = "partner"\norganisation = "acme"\n' for name in analysts.split()]
         people += [f'[analysts.{name}]\nbudget = "partner"\n' for name in others.split()]
         self.path.write_text(
-            f'[ledger]\nurl = "{self.ledger}"\nfence = "elsewhere/fence"\n'
+            f'[ledger]\nurl = "{self.ledger}"\nfence = "../{self.fence.parent.name}/fence"\n'
             '[noise]\nkey_file = "noise.key"\n'
             '[engines.local]\ntype = "duckdb"\ndatabase = "rows.duckdb"\n'
             + _TABLE.format(version=version, max_k=max_k, cap='cap = "common"' if cap else "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -12,15 +14,60 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.errors import LedgerFailed
-from sfumato.ledger.fence import Fence, Mark, SpentTotal
+from sfumato.ledger.fence import Mark, SpentTotal
+from sfumato.ledger.file_fence import FileFence
+from tests.contracts.fence import NOVEMBER, FenceContract, mark
 
-NOVEMBER, DECEMBER = "2026-11-01", "2026-12-01"
+DECEMBER = "2026-12-01"
 
 
-def mark(sequence: int, /, ledger: str = "ledger", **spent: int | Charge) -> Mark:
-    charges = {name: amount if isinstance(amount, Charge) else Charge(amount) for name, amount in spent.items()}
-    totals = {name: SpentTotal(NOVEMBER, charge) for name, charge in charges.items()}
-    return Mark(ledger, sequence, f"head {sequence}", totals)
+class TestFileFence(FenceContract):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "state" / "fence"
+
+    def make(self) -> FileFence:
+        return FileFence(self.path)
+
+    def lose(self) -> None:
+        self.path.unlink()
+
+    def test_a_check_writes_and_syncs_and_the_file_does_not_grow(self, begun, monkeypatch):
+        before, synced = self.path.read_bytes(), []
+        real = os.fsync
+        monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or real(descriptor))
+        for _ in range(3):
+            begun.check()
+        assert len(synced) == 6
+        assert self.path.read_bytes() == before
+        assert {path.name for path in self.path.parent.iterdir()} == {"fence", "fence.lock"}
+
+    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+    @pytest.mark.parametrize("name", ["write", "fsync", "open"])
+    def test_a_disk_that_is_full_read_only_or_broken_does_not_pass_the_check(self, begun, monkeypatch, name, code):
+        real = getattr(os, name)
+
+        def failing(first, *others):
+            if name != "open" or str(first).endswith(".check"):
+                raise OSError(code, "a disk at /secret/place")
+            return real(first, *others)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, failing)
+            with pytest.raises(LedgerFailed, match=r"\[ledger\] fence") as told:
+                begun.check()
+        assert "secret" not in str(told.value)
+        begun.check()
+        begun.advance(mark(1, anna=1))
+        assert self.make().mark() == mark(1, anna=1)
+
+    def test_a_copy_is_another_fence(self, begun):
+        begun.advance(mark(1, anna=1))
+        copied = self.path.parent.parent / "copy"
+        shutil.copytree(self.path.parent, copied)
+        assert FileFence(copied / "fence").identity() != begun.identity()
+        (copied / "fence.lock").unlink()
+        assert FileFence(copied / "fence").identity() != begun.identity()
 
 
 @pytest.fixture
@@ -29,25 +76,15 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fence(path: Path) -> Fence:
-    begun = Fence(path)
+def fence(path: Path) -> FileFence:
+    begun = FileFence(path)
     begun.restart(mark(0))
     return begun
-
-
-def test_where_there_is_no_file_there_is_no_mark(path):
-    assert Fence(path).mark() is None
 
 
 def test_a_mark_reads_as_it_was_written():
     written = mark(7, anna=Charge(Fraction(1, 3), 2), bob=5)
     assert Mark.from_line(written.to_line()) == written
-
-
-def test_marks_count_together_in_any_order(fence, path):
-    fence.advance(mark(3, anna=5, acme=9))
-    fence.advance(mark(2, anna=4, bob=1))
-    assert Fence(path).mark() == fence.mark() == mark(3, anna=5, acme=9, bob=1)
 
 
 def test_of_one_period_the_larger_of_each_amount_counts():
@@ -67,27 +104,14 @@ def test_what_is_known_is_not_written_again(fence, path):
     assert path.read_bytes() == before
 
 
-def test_another_ledgers_mark_is_refused(fence):
-    with pytest.raises(LedgerFailed, match="sfumato budget recover"):
-        fence.advance(mark(9, ledger="another"))
-    assert fence.mark() == mark(0)
-
-
-def test_a_fence_that_is_gone_is_not_put_up_again(fence, path):
-    path.unlink()
-    with pytest.raises(LedgerFailed, match="sfumato budget recover"):
-        fence.advance(mark(1, anna=1))
-    assert not path.exists()
-
-
 @pytest.mark.parametrize("torn", [b"", b"{", b'{"ledger": "led', b"\xff\xfe", b"7", b"[]", b"{}", b'"text"', b"\n\n"])
 def test_a_torn_line_spoils_nothing_but_itself(fence, path, torn):
     fence.advance(mark(3, anna=5))
     with path.open("ab") as file:
         file.write(torn)
-    assert Fence(path).mark() == mark(3, anna=5)
-    Fence(path).advance(mark(4, bob=1))
-    assert fence.mark() == Fence(path).mark() == mark(4, anna=5, bob=1)
+    assert FileFence(path).mark() == mark(3, anna=5)
+    FileFence(path).advance(mark(4, bob=1))
+    assert fence.mark() == FileFence(path).mark() == mark(4, anna=5, bob=1)
 
 
 def test_every_cut_of_a_line_is_no_mark(path):
@@ -95,7 +119,7 @@ def test_every_cut_of_a_line_is_no_mark(path):
     path.parent.mkdir()
     for end in range(len(line)):
         path.write_bytes(line[:end])
-        assert Fence(path).mark() is None
+        assert FileFence(path).mark() is None
 
 
 def test_a_write_that_is_cut_short_is_not_taken_for_a_mark(fence, path, monkeypatch):
@@ -109,7 +133,7 @@ def test_a_write_that_is_cut_short_is_not_taken_for_a_mark(fence, path, monkeypa
         fence.advance(mark(3, anna=5))
     except LedgerFailed:
         return
-    assert Fence(path).mark() == mark(3, anna=5)
+    assert FileFence(path).mark() == mark(3, anna=5)
 
 
 def test_a_fence_cut_short_is_not_put_in_place(fence, path, monkeypatch):
@@ -121,9 +145,9 @@ def test_a_fence_cut_short_is_not_put_in_place(fence, path, monkeypatch):
     try:
         fence.restart(mark(3, anna=5))
     except LedgerFailed:
-        assert Fence(path).mark() == mark(0)
+        assert FileFence(path).mark() == mark(0)
         return
-    assert Fence(path).mark() == mark(3, anna=5)
+    assert FileFence(path).mark() == mark(3, anna=5)
 
 
 def test_a_file_of_the_same_name_and_size_is_read_again(fence, path):
@@ -147,23 +171,24 @@ def test_the_fence_stays_small(fence, path, monkeypatch):
     assert largest < 1_000_000
     assert path.stat().st_size < largest  # it was compacted, not just short
     totals = {f"analyst{sequence % 50}": sequence for sequence in range(9_951, 10_001)}
-    assert Fence(path).mark() == mark(10_000, anna=10_000, **totals)
+    assert FileFence(path).mark() == mark(10_000, anna=10_000, **totals)
 
 
 ADVANCE = """
 import os, sys
 from pathlib import Path
 from sfumato.accounting import Charge
-from sfumato.ledger import fence
-from sfumato.ledger.fence import Fence, Mark, SpentTotal
+from sfumato.ledger import file_fence
+from sfumato.ledger.fence import Mark, SpentTotal
+from sfumato.ledger.file_fence import FileFence
 
 path, me = Path(sys.argv[1]), int(sys.argv[2])
-fence._COMPACT_AT = 4096
+file_fence._COMPACT_AT = 4096
 for turn in range(1, 61):
     totals = {f"analyst{me}": SpentTotal("2026-11-01", Charge(turn))}
     if turn % 20 == 0:
         totals[f"turn{turn} of {me}"] = SpentTotal("", Charge(me))
-    Fence(path).advance(Mark("ledger", 4 * turn + me, "head", totals))
+    FileFence(path).advance(Mark("ledger", 4 * turn + me, "head", totals))
 """
 
 
@@ -195,4 +220,4 @@ def test_an_unwritable_fence_says_so_and_nothing_of_the_disk(fence, path):
 def test_a_fence_that_cannot_be_read_is_not_one_that_is_gone(path):
     path.mkdir(parents=True)
     with pytest.raises(LedgerFailed, match=r"\[ledger\] fence"):
-        Fence(path).mark()
+        FileFence(path).mark()

@@ -20,7 +20,8 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import BudgetExhausted, LedgerFailed
 from sfumato.ledger import Account, Debit, open_ledger, sqlite
-from sfumato.ledger.fence import UNWRITABLE, Fence, Mark, SpentTotal
+from sfumato.ledger.fence import Mark, SpentTotal
+from sfumato.ledger.file_fence import UNWRITABLE, FileFence
 from sfumato.ledger.group_commit import LOST, Batch
 from sfumato.ledger.sqlite import SQLiteStore
 from tests.contracts.ledger import ACME, ANNA, BOB, NOW, UNIT, Killed, answer, histogram, own, top
@@ -350,8 +351,8 @@ def mark(sequence: int, **spent: int) -> Mark:
 
 
 @pytest.fixture
-def fence(tmp_path: Path) -> Fence:
-    begun = Fence(tmp_path / "state" / "fence")
+def fence(tmp_path: Path) -> FileFence:
+    begun = FileFence(tmp_path / "state" / "fence")
     begun.restart(mark(0))
     return begun
 
@@ -373,7 +374,7 @@ class Syncs:
         self._real(descriptor)
 
 
-def advanced(fence: Fence, pool: ThreadPoolExecutor, syncs: Syncs) -> list[Future[None]]:
+def advanced(fence: FileFence, pool: ThreadPoolExecutor, syncs: Syncs) -> list[Future[None]]:
     """One thread is at its sync when eight others come."""
     futures = [pool.submit(fence.advance, mark(1, anna=1))]
     until(lambda: syncs.count == 1)
@@ -391,7 +392,7 @@ def test_marks_share_one_sync(fence, pool, monkeypatch):
     assert syncs.count == 2
     assert len(fence.path.read_bytes().split()) > 2
     totals = {f"a{number}": 1 for number in range(2, 10)}
-    assert Fence(fence.path).mark() == fence.mark() == mark(9, anna=9, **totals)
+    assert FileFence(fence.path).mark() == fence.mark() == mark(9, anna=9, **totals)
 
 
 def test_a_sync_that_fails_fails_the_whole_batch_and_the_file_is_replaced(fence, pool, monkeypatch):
@@ -425,7 +426,7 @@ def test_an_interrupted_writer_leaves_the_others_to_write(fence, pool, monkeypat
     assert len(calls) == 3
     assert calls[1] == calls[2]  # all marks of the batch that was interrupted, by the next of its threads
     assert calls[1].totals.keys() == {"anna", *(f"a{number}" for number in range(2, 10))}
-    assert Fence(fence.path).mark() == calls[2]
+    assert FileFence(fence.path).mark() == calls[2]
 
 
 def test_what_another_process_wrote_is_synced_before_it_counts(fence, monkeypatch):
@@ -433,7 +434,7 @@ def test_what_another_process_wrote_is_synced_before_it_counts(fence, monkeypatc
     before = fence.path.read_bytes()
     syncs = Syncs(monkeypatch)
     syncs.go.set()
-    other = Fence(fence.path)
+    other = FileFence(fence.path)
     for _ in range(3):
         other.advance(mark(3, anna=3))
     assert syncs.count == 1
@@ -452,7 +453,7 @@ def test_a_fence_put_back_from_a_copy_is_brought_forward_again(fence):
     fence.advance(mark(3, anna=3))
     fence.path.write_bytes(copy)
     fence.advance(mark(2, anna=3))
-    assert Fence(fence.path).mark() == mark(2, anna=3)
+    assert FileFence(fence.path).mark() == mark(2, anna=3)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -502,7 +503,7 @@ def test_sixteen_threads_keep_the_books_in_order(tmp_path):
             receipts = [receipt for mine in threads.map(live, range(16)) for receipt in mine]
         assert ledger.verify() == []
         assert ledger.reservations() == []
-        rows, seen = ledger.history(None, rows=10_000).rows, Fence(settings.fence).mark()
+        rows, seen = ledger.history(None, rows=10_000).rows, FileFence(settings.fence).mark()
         for account in (*analysts, ACME):
             standing = ledger.standings([account], NOW)[0]
             settled = [row.charge for row in rows if (row.account, row.state) == (account.name, "settled")]

@@ -58,7 +58,7 @@ FROM range(4000) AS rows (i)
 CONFIG = """
 [ledger]
 url = "{ledger}"
-fence = "elsewhere/fence"
+fence = "../{folder}.state/fence"
 [noise]
 key_file = "noise.key"
 [engines.local]
@@ -109,7 +109,9 @@ class World:
 
     def write_config(self, *, cap: str = "", other: str = "0.3") -> None:
         written = f'cap = "{cap}"' if cap else ""
-        self.config.write_text(CONFIG.format(ledger=self.ledger, cap=written, other=other), "utf-8")
+        self.config.write_text(
+            CONFIG.format(ledger=self.ledger, folder=self.folder.name, cap=written, other=other), "utf-8"
+        )
 
     def out(self, name: str = "table.parquet") -> str:
         return str(self.folder / name)
@@ -171,7 +173,6 @@ def _standing(config: Path, ledger: Ledger, account: str) -> Standing:
 
 def new_world(folder: Path, ledger: str = "sqlite:ledger.db", **config: str) -> World:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "elsewhere").mkdir(exist_ok=True)
     world = World(folder, ledger)
     world.change("SELECT *")
     key = folder / "noise.key"

@@ -23,7 +23,6 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
 CONFIG = """
 [ledger]
 url = "sqlite:ledger.db"
-fence = "state/fence"
 [engines.local]
 type = "duckdb"
 database = "rows.duckdb"
@@ -57,7 +56,6 @@ def folder(tmp_path: Path) -> Path:
         connection.execute(
             "CREATE TABLE events AS SELECT DATE '2026-03-01' + i::INT AS day, 1 AS shop, 5 AS n FROM range(10) t(i)"
         )
-    (tmp_path / "state").mkdir()
     new_key(tmp_path / "noise.key")
     return tmp_path
 

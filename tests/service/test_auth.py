@@ -64,7 +64,7 @@ def token(sub: Any = "anna", **claims: Any) -> str:
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
     folder = tmp_path_factory.mktemp("ledger")
-    with open_ledger(LedgerSettings("sqlite:books.db", folder / "elsewhere" / "fence"), folder) as opened:
+    with open_ledger(LedgerSettings("sqlite:books.db"), folder) as opened:
         yield opened
 
 
@@ -165,7 +165,7 @@ class TestKeys:
         refusal(authenticator, f"Bearer {text}")
 
     def test_a_ledger_that_fails_is_no_refusal(self, tmp_path: Path) -> None:
-        with open_ledger(LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence"), tmp_path) as ledger:
+        with open_ledger(LedgerSettings("sqlite:books.db"), tmp_path) as ledger:
             keys = ApiKeys(ledger)
             text, _ = keys.create("anna", "analyst", None, NOW)
         with pytest.raises(LedgerFailed):

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
-from sfumato.ledger import find_store
 from sfumato.service import app as app_module
 from sfumato.service import server as server_module
 from tests.helpers.served import TOP, Served, check_schema
@@ -20,12 +19,13 @@ Serving = Callable[..., Served]
 
 class TestOneService:
     def test_a_second_one_on_the_same_ledger_is_refused(self, serving: Serving) -> None:
-        config = serving().session.config
-        lock = find_store(config.ledger, config.folder).lock_service
-        with lock(), pytest.raises(ConfigError, match="another `sfumato serve`"), lock():
-            pass
-        with lock():
-            pass
+        served = serving()
+        served.session.ledger.lock_service()
+        with served.world.open() as second, pytest.raises(ConfigError, match="another `sfumato serve`"):
+            second.ledger.lock_service()
+        served.session.close()
+        with served.world.open() as second:
+            second.ledger.lock_service()
 
     @pytest.mark.parametrize("host", ["", "[service]\nhost = ''"])
     def test_an_empty_host_is_refused(self, serving: Serving, tmp_path: Path, host: str) -> None:

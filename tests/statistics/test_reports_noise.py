@@ -35,7 +35,6 @@ EPSILONS = {"views": Fraction(1, 2), "clicks": Fraction(1, 5)}
 _CONFIG = f"""
 [ledger]
 url = "sqlite:ledger.db"
-fence = "state/fence"
 [engines.local]
 type = "duckdb"
 database = "rows.duckdb"
@@ -84,7 +83,6 @@ class Drawn:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        (folder / "state").mkdir()
         (folder / "noise.key").write_bytes(os.urandom(32))
         (folder / "noise.key").chmod(0o600)
         (folder / "sfumato.toml").write_text(_CONFIG)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +15,14 @@ from sfumato.cli import output
 from sfumato.cli.books import open_books
 from sfumato.cli.options import Amount, chart_path, name_options, save_chart, with_chart, with_config, with_options
 from sfumato.cli.output import DIFFERENT, Commands, now, print_result, with_json
-from sfumato.errors import InvalidArgument, LedgerSetBack, NotFound, nearest
+from sfumato.errors import InvalidArgument, LedgerFailed, LedgerSetBack, NotFound, nearest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sfumato.config import Config
     from sfumato.ledger import Account, Ledger
+    from sfumato.ledger.fence import Mark
 
 DRY_TITLE = "Analysts who would run out of budget"
 NOTHING_SPENT = "No analyst has spent anything in these days, so nothing can be said about other budgets."
@@ -216,12 +218,84 @@ def verify(as_json: bool, config: str) -> None:
     from sfumato.cli.terminal.budget import render_verification
 
     with open_books(config) as (_, ledger):
-        problems, fence, mark = ledger.verify(), str(ledger.fence.path), ledger.fence.mark()
+        problems, fence, mark = ledger.verify(), ledger.fence.place, ledger.fence.mark()
     seen = 0 if mark is None else mark.sequence
     serial = {"problems": problems, "fence": fence}
     print_result(serial, lambda: render_verification(problems, fence, seen), as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)
+
+
+@budget.command("fence")
+@with_config
+@with_json
+def fence(as_json: bool, config: str) -> None:
+    """Print what this machine's fence has seen.
+
+    For `budget join -` on another machine. The mark says how far the ledger had come, and what each account had spent.
+    It holds no answer and no key.
+
+    \b
+      sfumato budget fence > mark.json
+      ssh first.example.com sfumato budget fence | sfumato budget join -
+    """
+    from sfumato.ledger.fence import GONE
+
+    with open_books(config) as (_, ledger):
+        ledger.reservations()  # raises where the ledger does not follow this fence
+        mark = ledger.fence.mark()
+        if mark is None:
+            raise LedgerFailed(GONE)
+    click.echo(mark.to_line())
+
+
+@budget.command("join")
+@click.argument("source", metavar="FROM")
+@with_config
+@with_json
+def join(as_json: bool, config: str, source: str) -> None:
+    """Take over what another fence of this ledger has seen. Nothing is spent.
+
+    For a machine without a fence, and for a new place of the fence. FROM is a fence: its file, its folder,
+    postgresql://... or - for what `sfumato budget fence` prints on a machine that answers. The ledger must continue it.
+    The fence of [ledger] fence is written; if it exists, it keeps all that it has seen.
+
+    \b
+      sfumato budget join /mnt/old/ledger.fence
+      ssh first.example.com sfumato budget fence | sfumato budget join -
+    """
+    from sfumato.cli.terminal.text import paragraphs
+
+    with name_options({"mark": "FROM"}), open_books(config) as (_, ledger):
+        ledger.join(_read_mark(source))
+        place, mark = ledger.fence.place, ledger.fence.mark()
+    seen = 0 if mark is None else mark.sequence
+    done = f"Joined. The fence, which has seen {seen:,} row{'' if seen == 1 else 's'} of the ledger, is {place}"
+    print_result({"fence": place, "seen": seen}, lambda: paragraphs(done), as_json=as_json)
+
+
+def _read_mark(source: str) -> Mark | None:
+    """The mark at FROM; None if there is no fence."""
+    from sfumato.config import read_fence
+    from sfumato.ledger import find_fence
+    from sfumato.ledger.fence import Mark
+
+    if source == "-":
+        try:
+            return Mark.from_line(sys.stdin.buffer.read())
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InvalidArgument("FROM", "what came is no mark; pipe into this: sfumato budget fence") from None
+    place = read_fence(source, Path(), "FROM")
+    if place is None:
+        raise InvalidArgument("FROM", "must name a fence: a file, a folder, postgresql://... or -")
+    found = find_fence(place)
+    try:
+        mark = found.mark()
+    finally:
+        found.close()
+    if mark is None:
+        raise InvalidArgument("FROM", f"there is no fence ({found.place})")
+    return mark
 
 
 @budget.command("recover")
@@ -233,7 +307,8 @@ def recover(as_json: bool, config: str, yes: bool) -> None:
 
     An older copy would return budget that is already spent. So spending is raised to what the fence has seen; without
     a fence, nothing is left until the next reset. Reservations are closed at their worst case. If there is a newer
-    copy, restore that instead. A ledger that is in order is not changed.
+    copy, restore that instead; if another machine has the fence, `budget join` takes it over and spends nothing. A
+    ledger that is in order is not changed.
 
     \b
       sfumato budget recover

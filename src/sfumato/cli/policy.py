@@ -42,10 +42,12 @@ def check(as_json: bool, config: str) -> None:
     """
     from sfumato.cli.terminal.policy import render_differences, render_questions
     from sfumato.config.rights import right_warnings
+    from sfumato.ledger import check_fence_place
     from sfumato.query.reports.policy import guarantees_by_source
     from sfumato.reports.policies import report_policies, report_problems
 
     settings = read_settings(config)
+    check_fence_place(settings.ledger, settings.folder)
     found: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "sums": [], "warnings": []}
     sums: list[SourceGuarantee] = []
     warnings = list(right_warnings(settings))

@@ -9,7 +9,7 @@ A new setting is a field of its record in `settings` and its line in `read` (for
 an engine are in its row of `engines`.
 """
 
-from sfumato.config.read import ledger_scheme, load_config, read_config
+from sfumato.config.read import ledger_scheme, load_config, read_config, read_fence
 from sfumato.config.rights import RIGHTS, Right, sort_roles
 from sfumato.config.settings import (
     LEDGER_URLS,
@@ -52,5 +52,6 @@ __all__ = [
     "ledger_scheme",
     "load_config",
     "read_config",
+    "read_fence",
     "sort_roles",
 ]

@@ -94,10 +94,22 @@ def ledger_scheme(url: str) -> str:
 
 
 def read_ledger(section: Section, folder: Path) -> LedgerSettings:
-    usual, fence = LedgerSettings(), section.text("fence", "")
+    usual = LedgerSettings()
     url = section.text("url", usual.url)
     ledger_scheme(url)  # raises ConfigError
-    return LedgerSettings(url, folder / fence if fence else usual.fence)
+    return LedgerSettings(url, read_fence(section.text("fence", ""), folder, section.at("fence")) or usual.fence)
+
+
+def read_fence(text: str, folder: Path, setting: str) -> Path | str | None:
+    """Where a fence is: a path, or the URL of a database; None for an empty text. Relative paths start at `folder`."""
+    if re.match(r"postgres(ql)?://", text):
+        return text
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text):
+        raise ConfigError(setting, 'must be the path of a file or a folder, or "postgresql://..."')
+    path = folder / text
+    if text.endswith("/") and not path.is_dir():
+        raise ConfigError(setting, f"there is no folder {text!r}; mount it, or create it")
+    return path if text else None
 
 
 def read_table(name: str, section: Section) -> TableSettings:

@@ -40,8 +40,10 @@ LEDGER_URLS = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
+    """`fence` is the path of a file or a folder, or the URL of a database. Without it, a file in the state folder."""
+
     url: str = "sqlite:ledger.db"
-    fence: Path | None = None
+    fence: Path | str | None = None
 
 
 TIMEOUT_S = 60

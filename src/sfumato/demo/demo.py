@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,9 @@ from sfumato.config import Budget, Config, load_config
 from sfumato.config.noise_key import new_key
 from sfumato.demo import sample
 from sfumato.errors import Failed, InvalidArgument
+from sfumato.ledger import find_store
 from sfumato.ledger.api_keys import ApiKeys
+from sfumato.ledger.file_fence import forget_place
 from sfumato.release import Released, release_counts
 from sfumato.session import Session
 from sfumato.wire import Answer, BudgetReport, Report
@@ -49,8 +51,7 @@ CONFIG = """\
 # The policy of the demo: what may be asked about whom, and who may ask how much.
 
 [ledger]
-url = "sqlite:books/ledger.db"
-fence = "state/ledger.fence"           # in production elsewhere: a restored backup must not restore it
+url = "sqlite:books/ledger.db"          # its fence is in your state folder: a restored copy must not restore it
 [noise]
 key_file = "noise.key"
 [engines.local]
@@ -168,6 +169,10 @@ def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
         config.write_text(CONFIG, "utf-8")
     except OSError:
         raise InvalidArgument("--dir", "cannot be written to") from None
+    settings = load_config(config)
+    store = find_store(settings.ledger, settings.folder)
+    if not store.exists:
+        forget_place(store.place)  # an earlier demo was here, and was removed
     return config
 
 
@@ -181,7 +186,7 @@ def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
 def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterator[Demo]:
     """Prepare a folder, start the service and ask the questions. The service is up until the end of the block.
 
-    Without a `folder`, a temporary one is used and then removed.
+    Without a `folder`, temporary ones are used for all of it, and then removed.
     """
     for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
         if find_spec(name) is None:
@@ -189,13 +194,18 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Ite
     import httpx2
 
     with ExitStack() as stack:
-        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfumato-demo-")))
+
+        def temporary_folder() -> Path:
+            return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfumato-demo-")))
+
         with _progress() as progress:
             task = progress.add_task("generating", total=2 + len(QUESTIONS))
-            config = prepare(place, members)
-            progress.update(task, advance=1, description="publishing")
-            table = publish(config)
+            config = prepare(folder or temporary_folder(), members)
             settings = load_config(config)
+            if folder is None:
+                settings = replace(settings, ledger=replace(settings.ledger, fence=temporary_folder() / "fence"))
+            progress.update(task, advance=1, description="publishing")
+            table = publish(settings)
             service = stack.enter_context(start_service(settings))
             answers = {}
             # A transport of its own ignores the proxies of the environment: the service is on this machine.
@@ -251,7 +261,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         return socket.create_server((host, 0))
 
 
-def publish(config: Path) -> Released:
+def publish(config: Config) -> Released:
     """A table to publish: members of as many articles as a small budget buys."""
     return release_counts(
         "engagements",

@@ -12,9 +12,11 @@ from pathlib import Path
 from sfumato.config import LedgerSettings, ledger_scheme
 from sfumato.errors import ConfigError
 from sfumato.ledger.accounts import accounts_of, all_accounts, budget_accounts
-from sfumato.ledger.fence import Fence, default_path
+from sfumato.ledger.fence import Fence
+from sfumato.ledger.file_fence import NAME_IN_FOLDER, FileFence, default_path
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.postgres import PostgresStore
+from sfumato.ledger.postgres_fence import HOLDS_A_LEDGER, PostgresFence
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.store import Store
 from sfumato.ledger.types import (
@@ -50,6 +52,8 @@ __all__ = [
     "accounts_of",
     "all_accounts",
     "budget_accounts",
+    "check_fence_place",
+    "find_fence",
     "find_store",
     "open_ledger",
 ]
@@ -67,14 +71,42 @@ def find_store(settings: LedgerSettings, folder: Path) -> Store:
     return STORES[ledger_scheme(settings.url)].at(settings.url, folder)
 
 
+def find_fence(setting: Path | str) -> Fence:
+    """The fence at a path, in a folder, or in a database. Nothing is written, and no network is touched."""
+    if isinstance(setting, str):
+        return PostgresFence(setting)
+    return FileFence(setting / NAME_IN_FOLDER if setting.is_dir() else setting)
+
+
+def check_fence_place(settings: LedgerSettings, folder: Path) -> None:
+    """Refuse a fence that would be copied or restored together with its ledger. Raises `ConfigError`."""
+    if settings.fence is None:
+        return
+    if settings.fence == settings.url:
+        raise ConfigError("ledger.fence", HOLDS_A_LEDGER)
+    books = find_store(settings, folder).folder
+    if books is None or isinstance(settings.fence, str):
+        return
+    fence, books, folder = settings.fence, books.resolve(), folder.resolve()
+    # Where a link leads, and where it is itself: the file is replaced from time to time, and a link would be with it.
+    places = fence.resolve(), fence.parent.resolve() / fence.name
+    # A folder with both is copied as a whole, wherever in it the two are.
+    for each in (books, folder) if books.is_relative_to(folder) else (books,):
+        if any(place.is_relative_to(each) for place in places):
+            raise ConfigError(
+                "ledger.fence",
+                f"must not be in {str(each)!r}, where the ledger is: both would be copied and restored together. Leave "
+                "it out, and the fence is in your state folder; or name a place outside, on another disk if you can",
+            )
+
+
 def open_ledger(settings: LedgerSettings, folder: Path) -> Ledger:
     """Open the ledger of a configuration; create it if there is none. Relative paths start at `folder`."""
+    check_fence_place(settings, folder)
     store = find_store(settings, folder)
-    if settings.fence is not None and settings.fence.resolve().parent == store.folder:
-        raise ConfigError("ledger.fence", "must not be in the ledger's own folder: both would be restored together")
     store.open()
     try:
-        return Ledger(store, lambda identity: Fence(settings.fence or default_path(store.place, identity)))
+        return Ledger(store, lambda identity: find_fence(settings.fence or default_path(store.place, identity)))
     except BaseException:
         store.close()
         raise

@@ -1,39 +1,61 @@
-"""The fence: the ledger's high-water mark, in a file outside the ledger's folder.
+"""The fence: the ledger's high-water mark, kept outside the ledger's folder and database.
 
 If an old copy of a ledger is restored, spent budget comes back, and the ledger itself cannot notice. So before an
-answer leaves, one line is appended to the fence: the journal's length and head, and what the accounts of this answer
-have spent. A ledger that is shorter than its fence, or does not continue it, is refused.
+answer leaves, its mark is added to the fence: the journal's length and head, and what the accounts of this answer have
+spent. A ledger that is shorter than its fence, or does not continue it, is refused.
 
-An older fence of the same ledger is weaker but never wrong. So several machines on one PostgreSQL ledger may each keep
-their own fence, started from a copy of another one.
+`Fence` is the port. Its sides are a file (`file_fence`) and a row in a second database (`postgres_fence`). A fence
+belongs to one ledger. All machines that serve a ledger must use one fence: a machine with a fence of its own does not
+notice an old copy of what the others have answered.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
 import json
 import operator
-import os
 import threading
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sfumato.accounting import Charge
-from sfumato.errors import InvalidArgument, LedgerFailed
+from sfumato.errors import LedgerFailed
 from sfumato.ledger.group_commit import Batch
-from sfumato.ledger.store import translate_errors
 
-GONE = "the ledger's fence is gone or belongs to another ledger; run: sfumato budget recover"
-UNWRITABLE = "the ledger's fence cannot be read or written, so no answer may leave; see [ledger] fence"
-FULL = "the disk is full"
+GONE = (
+    "the ledger's fence is gone or belongs to another ledger. Put it back, or take over the fence of another machine: "
+    "sfumato budget join. Only if there is none, run: sfumato budget recover"
+)
+STUCK = (
+    "the ledger's fence was in use for too long, so no answer may leave; nothing is charged twice. Ask again. If this "
+    "stays, a process that uses the fence is stuck: end it"
+)
 
-_COMPACT_AT = 1 << 18
-# With the time: a new file may get the inode of a replaced one, and compacted files have the same size.
-_state = operator.attrgetter("st_size", "st_ino", "st_mtime_ns")
+WAIT_S = 5.0  # at most, for all locks of one call
+
+
+def stuck() -> LedgerFailed:
+    """What is raised where a wait for the fence has come to its end."""
+    return LedgerFailed(STUCK)
+
+
+def deadline() -> float:
+    """When a call that begins now stops waiting."""
+    return time.monotonic() + WAIT_S
+
+
+@contextmanager
+def take(lock: threading.Lock, until: float) -> Iterator[None]:
+    """Hold a lock. Raises `stuck()` if it is not free before `until`."""
+    if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
+        raise stuck()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,165 +116,95 @@ class Mark:
 
 @dataclass(eq=False)
 class _Marks(Batch):
-    """Marks that go to disk as one line. The thread that has the `turn` writes it."""
+    """Marks that go to disk together. The thread that has the `turn` writes them."""
 
     marks: list[Mark] = field(default_factory=list)
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
-class Fence:
-    """The file: one mark per line; all lines are joined. Threads and processes may share it; threads share syncs."""
+class Fence(ABC):
+    """One ledger's mark. Threads, processes and machines may share it; the threads of a process share writes.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._mutex = threading.Lock()  # guards `_read` and `_batch`; not held during a sync
-        self._read: tuple[tuple[int, ...], Mark | None] = ((0, 0, 0), None)
+    Guarantees: when `advance` returns, the mark is on disk. No mark is lost, except by `restart`. No call waits for
+    another process for more than a few seconds; it raises `LedgerFailed` then, as it does where the fence is away.
+
+    `check_followed` is called with what others have written, before a mark is added to it. It raises if the ledger does
+    not continue that: of two copies of a ledger, the second to advance the fence does not answer.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place  # for messages: without any secret
+        self._mutex = threading.Lock()  # guards what was read and `_batch`; not held during a write
         self._batch = _Marks()
-        self._writing = threading.Lock()  # with the lock file: one writer at a time
-        self._synced: Mark | None = None  # what this process has synced to disk
-        self._doubtful = False  # a sync failed or was interrupted: the file may not be on disk
+        self._writing = threading.Lock()  # one writer of this process at a time
+        self._synced: Mark | None = None  # what this process knows to be on disk
+        self._followed: Mark | None = None  # the latest mark that the ledger is known to continue
+        self.check_followed: Callable[[Mark], None] = lambda _: None
 
+    @abstractmethod
     def mark(self) -> Mark | None:
-        """The join of all marks; None if there is no fence. The file is read again only if it has changed."""
-        with self._mutex, translate_errors(OSError, otherwise=UNWRITABLE):
-            try:
-                state = _state(os.stat(self.path))  # noqa: PTH116
-            except FileNotFoundError:
-                return None
-            if self._read[0] != state:
-                self._read = (state, _join_lines(self.path.read_bytes()))
-            return self._read[1]
+        """The join of all marks; None if there is no fence."""
+
+    @abstractmethod
+    def start(self, mark: Mark) -> None:
+        """Write the first mark, unless there is a fence."""
+
+    @abstractmethod
+    def restart(self, mark: Mark) -> None:
+        """Replace the whole fence by one mark."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Write to disk as `advance` does, and change no mark. Raises `LedgerFailed` if an answer could not leave."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """The same for all that use this fence, and another for a copy of it."""
+
+    @abstractmethod
+    def _add(self, mark: Mark, until: float) -> Mark:
+        """Write and return the join of `mark` and `_mark_to_follow`. On disk when it returns."""
 
     def stamp(self) -> Hashable | None:
-        """A value that every change of the file changes; None if there is no file."""
-        try:
-            return _state(os.stat(self.path))  # noqa: PTH116
-        except OSError:
-            return None
+        """A value that every change of the fence changes; None if that would be costly to know."""
+        return None
+
+    def close(self) -> None:  # noqa: B027  a file has nothing to close
+        """Close all connections."""
 
     def advance(self, mark: Mark) -> None:
-        """Write a mark, unless all of it is on disk already. On disk when it returns.
-
-        To see that it is on disk needs no file lock. The file grows, or is replaced as a whole by one that is on disk.
-        So what is in it now, and was synced by this process before, survives a power cut. To be in the file is not
-        enough: another process may have written it and not synced it yet.
-        """
-        known = self.mark()
-        if known is None or known.ledger != mark.ledger:
-            raise LedgerFailed(GONE)
+        """Add a mark, unless all of it is on disk already. On disk when it returns."""
+        known = self._mark_to_follow(mark.ledger)
         if self._synced is not None and self._synced.covers(mark) and known.covers(mark):
             return
-        with self._mutex:
+        until = deadline()
+        with take(self._mutex, until):
             batch = self._batch
             batch.marks.append(mark)
-        with batch.turn:
+        with take(batch.turn, until):
             if not batch.done:
-                self._write(batch)
+                self._write(batch, until)
         batch.check()
 
-    def _write(self, batch: _Marks) -> None:
-        """One line and one sync for all marks of a batch."""
-        with self._writing:
-            with self._mutex:
+    def _mark_to_follow(self, ledger: str) -> Mark:
+        """What is in the fence now. Raises if it is not of this ledger, or if the ledger does not continue it."""
+        known = self.mark()
+        if known is None or known.ledger != ledger:
+            raise LedgerFailed(GONE)
+        if known is not self._followed:
+            self.check_followed(known)
+            self._followed = known
+        return known
+
+    def _write(self, batch: _Marks, until: float) -> None:
+        """One write for all marks of a batch."""
+        with take(self._writing, until):
+            with take(self._mutex, until):
                 if self._batch is batch:  # later marks go into the next batch
                     self._batch = _Marks()
             try:
-                with self._lock_file():
-                    known, mark = self.mark(), functools.reduce(operator.or_, batch.marks)
-                    if known is None or {each.ledger for each in batch.marks} != {known.ledger}:
-                        raise LedgerFailed(GONE)
-                    if self._doubtful or self._read[0][0] > _COMPACT_AT:
-                        self._replace(known | mark)
-                    else:
-                        self._append(known, mark)
+                self._followed = self._add(functools.reduce(operator.or_, batch.marks), until)
             except LedgerFailed as failed:
                 batch.end(failed)
             else:
                 batch.end()
-
-    def start(self, mark: Mark) -> None:
-        """Write the first mark, unless there is a fence."""
-        with self._writing, self._lock_file():
-            if self.mark() is None:
-                self._replace(mark)
-
-    def restart(self, mark: Mark) -> None:
-        """Replace the whole fence by one mark."""
-        with self._writing, self._lock_file():
-            self._replace(mark)
-
-    def _append(self, known: Mark, mark: Mark) -> None:
-        """Add a line, unless it is covered, and sync: the line that covers it may not be synced yet."""
-        together = known if known.covers(mark) else known | mark
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            with self._mutex:
-                if together is not known:
-                    # A newline on both sides: a line torn by a power cut spoils nothing but itself.
-                    line = b"\n" + mark.to_line() + b"\n"
-                    if os.write(descriptor, line) != len(line):
-                        raise OSError(FULL)
-                    self._read = (_state(os.fstat(descriptor)), together)
-            # After a failed sync the next one may report success without writing: then the whole file is replaced.
-            self._doubtful = True
-            os.fsync(descriptor)
-            self._doubtful, self._synced = False, together
-        finally:
-            os.close(descriptor)
-
-    def _replace(self, mark: Mark) -> None:
-        self._doubtful = True  # until the folder is synced too
-        beside = self.path.with_name(self.path.name + ".new")
-        descriptor = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        try:
-            line = mark.to_line() + b"\n"
-            if os.write(descriptor, line) != len(line):
-                raise OSError(FULL)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        beside.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-        self._doubtful, self._synced = False, mark
-
-    @contextmanager
-    def _lock_file(self) -> Iterator[None]:
-        with translate_errors(OSError, otherwise=UNWRITABLE):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_CREAT | os.O_RDWR, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(lock)
-
-
-def _join_lines(content: bytes) -> Mark | None:
-    """The join of all whole lines. A torn line was not synced, so nothing has left because of it."""
-    marks: list[Mark] = []
-    for line in content.splitlines():
-        with suppress(ValueError, TypeError, KeyError, AttributeError, InvalidArgument):
-            marks.append(Mark.from_line(line))
-    return functools.reduce(operator.or_, marks) if marks else None
-
-
-def default_path(place: str, identity: str) -> Path:
-    """The fence of a ledger where `[ledger] fence` is not set: in the user's state folder (XDG), named by the ledger.
-
-    A note per place holds the identity of the ledger that was there first. So a ledger can be moved; and if it is lost
-    and a new one is created in the same place, the new one meets the old fence and is not served.
-    """
-    home = os.environ.get("XDG_STATE_HOME")
-    folder = (Path(home) if home else Path.home() / ".local" / "state") / "sfumato"
-    note = folder / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError), note.open("x") as file:
-            file.write(identity)
-        return folder / f"{note.read_text().strip()}.fence"
-    except OSError:
-        raise LedgerFailed(UNWRITABLE) from None

@@ -24,17 +24,16 @@ Invariants. `verify` checks them, and the contract tests hold every store to the
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from typing import Any, Self
 
 from sfumato.accounting import NOTHING, Charge
-from sfumato.errors import InvalidArgument, LedgerFailed, LedgerSetBack
+from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed, LedgerSetBack
 from sfumato.ledger import rules
 from sfumato.ledger.audit import differences
-from sfumato.ledger.fence import UNWRITABLE, Fence, Mark
+from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.recovery import recover
 from sfumato.ledger.store import Store
@@ -59,8 +58,9 @@ OLD_COPY = (
     "Put the newest copy in place, or run: sfumato budget recover"
 )
 NO_FENCE = (
-    "the ledger's fence is missing or belongs to another ledger, so this may not be the newest copy. "
-    "Put the ledger or its fence back, or run: sfumato budget recover"
+    "the ledger's fence is missing or belongs to another ledger, so this may not be the newest copy. Put the ledger or "
+    "its fence back, or take over the fence of another machine: sfumato budget join. Only if there is none, run: "
+    "sfumato budget recover"
 )
 SUPERSEDED = "this request was closed or started again while it was computed; what was charged stays charged. Ask again"
 
@@ -84,8 +84,13 @@ class Ledger:
                 migrate(run, 0)
             head = Books(run).head
         self.fence = fence(head.id)
+        self.fence.check_followed = self._check_followed
         if head.sequence == 0:
-            self.fence.start(Mark(head.id, 0, head.hash))
+            try:
+                self.fence.start(Mark(head.id, 0, head.hash))
+            except BaseException:
+                self.fence.close()
+                raise
 
     @property
     def shared(self) -> bool:
@@ -107,14 +112,21 @@ class Ledger:
     def writing(self) -> Iterator[Books]:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
+        self._store.keep_service_lock()
         with self._store.writing() as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
 
+    def _check_followed(self, mark: Mark) -> None:
+        """Raise unless the journal, as it is now, continues this mark."""
+        if mark is not self._seen:
+            with self._store.reading() as run:
+                self._check_continues(Books(run, LATEST), mark)
+
     def _check_continues(self, books: Books, mark: Mark | None) -> None:
         if mark is None or mark.ledger != books.head.id:
-            raise LedgerSetBack(f"{NO_FENCE} ({self.fence.path})")
+            raise LedgerSetBack(f"{NO_FENCE} ({self.fence.place})")
         if mark.sequence > books.head.sequence:
             raise LedgerSetBack(OLD_COPY)
         if mark is not self._seen and books.hash_at(mark.sequence) != mark.head:
@@ -244,16 +256,15 @@ class Ledger:
 
     def stamp(self) -> Hashable | None:
         """A value that stays the same while the books and their fence do; None if that would be costly to know."""
-        books = self._store.stamp()
-        return None if books is None else (books, self.fence.stamp())
+        books, fence = self._store.stamp(), self.fence.stamp()
+        return None if books is None or fence is None else (books, fence)
 
     def check(self) -> None:
-        """Raise unless the books can be read and written and follow the fence. Nothing is changed."""
+        """Raise unless the books and the fence can be written and agree. What they say is not changed."""
         with suppress(_Undo), self.writing() as books:
             books.check_writable()
             raise _Undo
-        if not os.access(self.fence.path, os.W_OK):
-            raise LedgerFailed(UNWRITABLE)
+        self.fence.check()
 
     def verify(self) -> list[str]:
         """Everything that is wrong with the books, in words; empty if they are right."""
@@ -282,6 +293,25 @@ class Ledger:
             self.fence.restart(after)
             return [row for row in books.journal(after=before) if row.kind != "restore"]
 
+    def join(self, mark: Mark | None) -> None:
+        """Bring this fence to the mark of another fence of the same ledger. Nothing is spent."""
+        own = self.fence.mark()
+        with self._store.reading() as run:
+            books = Books(run, LATEST)
+            if mark is None or mark.ledger != books.head.id:
+                raise InvalidArgument("mark", "is not of this ledger; name a fence of a machine that uses this ledger")
+            if own is not None and own.ledger != mark.ledger:
+                problem = f"holds the mark of another ledger ({self.fence.place}); move it away, or name another place"
+                raise ConfigError("ledger.fence", problem)
+            for each in (mark, own or mark):
+                self._check_continues(books, each)
+        self.fence.start(mark)
+        self.fence.advance(mark)
+
+    def lock_service(self) -> None:
+        """Be a service of this ledger until it is closed. Raises `ConfigError` if another service excludes this one."""
+        self._store.lock_service(self.fence.identity)
+
     def migrate(self) -> int:
         """Bring an older ledger to this schema. Returns the number of migrations."""
         with self._store.writing() as run:
@@ -293,6 +323,7 @@ class Ledger:
 
     def close(self) -> None:
         self._store.close()
+        self.fence.close()
 
     def __enter__(self) -> Self:
         return self

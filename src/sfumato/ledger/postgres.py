@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sfumato.errors import LedgerFailed
+from sfumato.errors import ConfigError, LedgerFailed
+from sfumato.ledger.service_lock import OTHER_FENCE, ServiceLock
 from sfumato.ledger.store import CLOSED, FORKED, Run, Store, translate_errors
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class PostgresStore(Store):
         self._room = threading.Semaphore(_MAX_CONNECTIONS)
         self._closed = True
         self._process = os.getpid()
+        self._service: ServiceLock | None = None
 
     @classmethod
     def at(cls, url: str, folder: Path) -> Self:
@@ -134,7 +136,20 @@ class PostgresStore(Store):
     def has_books(self, run: Run) -> bool:
         return bool(run(_HAS_BOOKS))
 
+    def lock_service(self, fence: Callable[[], str]) -> None:
+        """A lock in the database, shared by the services that use one fence (`sfumato.ledger.service_lock`)."""
+        lock = ServiceLock(self._url, fence())
+        if not lock.take():
+            raise ConfigError("ledger.fence", OTHER_FENCE)
+        self._service = lock
+
+    def keep_service_lock(self) -> None:
+        if self._service is not None:
+            self._service.keep()
+
     def close(self) -> None:
+        if self._service is not None:
+            self._service.close()
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

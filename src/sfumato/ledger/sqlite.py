@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,7 @@ class SQLiteStore(Store):
         self._watching = threading.Lock()
         self._watcher: sqlite3.Connection | None = None
         self._connection: sqlite3.Connection | None = None
+        self._serving: int | None = None
 
     @classmethod
     def at(cls, url: str, folder: Path) -> Self:
@@ -247,8 +248,7 @@ class SQLiteStore(Store):
                 self._watcher = self._new_reader()
             return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
 
-    @contextmanager
-    def lock_service(self) -> Iterator[None]:
+    def lock_service(self, fence: Callable[[], str]) -> None:
         """A lock on a file beside the ledger. It ends with the process."""
         try:
             lock = os.open(self.path.with_name(self.path.name + ".serving"), os.O_CREAT | os.O_RDWR, 0o600)
@@ -257,13 +257,12 @@ class SQLiteStore(Store):
             raise LedgerFailed(f"the ledger's folder {folder!r} does not exist, or cannot be written") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
         except BlockingIOError:
+            os.close(lock)
             raise ConfigError(
                 "ledger.url", "another `sfumato serve` uses this ledger, and SQLite serves one process; stop it first"
             ) from None
-        finally:
-            os.close(lock)
+        self._serving = lock
 
     # -- both --
 
@@ -298,6 +297,8 @@ class SQLiteStore(Store):
                 if self._watcher is not None:
                     self._watcher.close()
             connection.close()
+            if self._serving is not None:
+                os.close(self._serving)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
@@ -68,9 +68,14 @@ class Store(ABC):
     def has_books(self, run: Run) -> bool:
         """Whether the first migration has been run."""
 
-    def lock_service(self) -> AbstractContextManager[None]:
-        """Be the only service of this store, where it is not `shared`. Raises `ConfigError` if another one is."""
-        return nullcontext()
+    def lock_service(self, fence: Callable[[], str]) -> None:  # noqa: B027  without a service there is no lock
+        """Be a service of this store until it is closed. Raises `ConfigError` if another service excludes this one.
+
+        Where the store is not `shared`, any other does; otherwise one whose fence has another identity.
+        """
+
+    def keep_service_lock(self) -> None:  # noqa: B027
+        """Take the lock of a service again if it was lost. Raises `LedgerFailed` if that cannot be."""
 
     @abstractmethod
     def close(self) -> None:

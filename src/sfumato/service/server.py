@@ -53,8 +53,7 @@ def serve(
     settings = replace(config.service, **{name: value for name, value in options.items() if value is not None})
     config = replace(config, service=settings)
     if settings.workers == 1:
-        with find_store(config.ledger, config.folder).lock_service():
-            _serve_here(config, log_level, announce)
+        _serve_here(config, log_level, announce)
     else:
         _serve_by_workers(file, config, log_level, announce)
 
@@ -62,6 +61,7 @@ def serve(
 def _serve_here(config: Config, log_level: str, announce: Callable[[str], None]) -> None:
     session = Session(config, finish=False)  # the sweeper finishes reservations while the service runs
     try:
+        session.ledger.lock_service()
         listener = bind(config.service.host, config.service.port)
     except BaseException:
         session.close()
@@ -82,8 +82,8 @@ def _serve_by_workers(file: str, config: Config, log_level: str, announce: Calla
             f"is {settings.workers}, but a {store.name} ledger serves one process; set it to 1, "
             'or use a PostgreSQL ledger: [ledger] url = "postgresql://..."',
         )
-    with Session(config, finish=False):
-        pass  # an error of the configuration is raised once here, and not by every worker
+    with Session(config, finish=False) as session:
+        session.ledger.lock_service()  # an error of the configuration is raised once here, and not by every worker
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as metrics:
         listener = bind(settings.host, settings.port)
         os.environ |= {_FILE: str(Path(file).resolve()), _LEVEL: log_level, "PROMETHEUS_MULTIPROC_DIR": metrics}
@@ -98,7 +98,9 @@ def create_worker() -> Middleware:
     log_to_stderr(os.environ[_LEVEL])
     set_up_tracing()
     try:
-        return create_app(Session(load_config(os.environ[_FILE]), finish=False))
+        session = Session(load_config(os.environ[_FILE]), finish=False)
+        session.ledger.lock_service()
+        return create_app(session)
     except SfumatoError as error:
         # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
         _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
