@@ -144,7 +144,7 @@ class Seals:
         first, last = read_moment("start", start), read_moment("end", end)
         if first >= last:
             raise InvalidArgument("end", "must be after start")
-        with self._ledger.reading() if dry else self._ledger.writing() as books:
+        with self._ledger.reading("upkeep") if dry else self._ledger.writing("upkeep") as books:
             served = {
                 place: defined
                 for place in read_places(books, report)

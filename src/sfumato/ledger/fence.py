@@ -180,6 +180,23 @@ class Fence:
         with self._writing, self._lock_file():
             self._replace(mark)
 
+    def check(self) -> None:
+        """Raise `LedgerFailed` unless a mark could be written and synced now. The file stays as it is."""
+        with self._writing, self._lock_file():
+            known = self.mark()
+            if known is None:
+                raise LedgerFailed(GONE)
+            probe = self.path.with_name(self.path.name + ".probe")  # not the file itself: its state is a stamp
+            for path, flags, line in ((probe, os.O_CREAT | os.O_TRUNC, known.to_line()), (self.path, 0, b"")):
+                descriptor = os.open(path, os.O_WRONLY | flags, 0o600)
+                try:
+                    if os.write(descriptor, line) != len(line):
+                        raise OSError(FULL)
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                    probe.unlink(missing_ok=True)
+
     def _append(self, known: Mark, mark: Mark) -> None:
         """Add a line, unless it is covered, and sync: the line that covers it may not be synced yet."""
         together = known if known.covers(mark) else known | mark

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
-from sfumato.errors import LedgerFailed, SfumatoError
+from sfumato.errors import LedgerBusy, LedgerFailed, SfumatoError
 
 Run: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 """run(sql, *values): the rows of one statement, with the values in place of its question marks."""
@@ -18,7 +21,36 @@ FAILED = "the ledger could not be read or written; nothing was answered. Asking 
 CLOSED = "the ledger is closed"
 FORKED = "this ledger was opened before the process was forked; open it in the child"
 
-NO_WORDS: Mapping[str, str] = {}
+BUSY = (
+    "another process holds the ledger; nothing was answered or charged. What was reserved stays reserved and is not "
+    "charged twice: try again in a few seconds"
+)
+
+Work: TypeAlias = Literal["question", "probe", "upkeep"]
+"""What a transaction is for. Upkeep is what owners run, such as `verify`: it may take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a transaction waits for others in all, how long a statement runs, how long it may stand still.
+
+    A server ends a writing transaction that stands still: its process may be frozen, and all others wait for it.
+    """
+
+    wait_s: float
+    run_s: float
+    pause_s: float
+
+
+LIMITS: dict[Work, Limits] = {
+    "question": Limits(wait_s=8, run_s=8, pause_s=6),
+    "probe": Limits(wait_s=2, run_s=2, pause_s=6),
+    "upkeep": Limits(wait_s=8, run_s=1800, pause_s=10),
+}
+
+
+# Of SQLite, with all that begin like them; of PostgreSQL: lock_not_available, query_canceled (it ran for too long).
+_BUSY_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "55P03", "57014")
 
 
 class Store(ABC):
@@ -26,7 +58,7 @@ class Store(ABC):
 
     Guarantees: `writing` transactions happen one after the other, and each sees all before it. When the block ends they
     are on disk; if it raises, nothing of them is. `reading` sees one state. Failures are `LedgerFailed`, without the
-    text of the database.
+    text of the database. No wait for others is longer than the `LIMITS` of the work: then it is `LedgerBusy`.
     """
 
     name: ClassVar[str]  # of the database, for messages
@@ -53,11 +85,11 @@ class Store(ABC):
         """Connect. Create the place of the books, if there is none."""
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Run]:
+    def writing(self, work: Work = "question") -> AbstractContextManager[Run]:
         """A transaction that may change the books."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Run]:
+    def reading(self, work: Work = "question") -> AbstractContextManager[Run]:
         """A transaction that sees one state of the books."""
 
     def stamp(self) -> Hashable | None:
@@ -77,13 +109,27 @@ class Store(ABC):
         """Close all connections. A closed store refuses every call; closing twice is fine."""
 
 
+def deadline(work: Work) -> float:
+    """The moment of the monotonic clock until which a transaction that begins now may wait."""
+    return time.monotonic() + LIMITS[work].wait_s
+
+
 @contextmanager
-def translate_errors(
-    kind: type[Exception], words: Mapping[str, str] = NO_WORDS, *, otherwise: str = ""
-) -> Iterator[None]:
+def hold_lock(lock: threading.Lock | threading.Semaphore, end: float) -> Iterator[None]:
+    """Hold a lock. Raises `LedgerBusy` if it is not free at the moment `end`."""
+    if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
+        raise LedgerBusy(BUSY)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def translate_errors(kind: type[Exception], *, otherwise: str = "") -> Iterator[None]:
     """Raise `LedgerFailed` for errors of this kind, with their code and without their text.
 
-    An operator can look the code up. `words` are better messages for some codes, `otherwise` is one for all others.
+    An operator can look the code up. `otherwise` is a better message for all codes.
     """
     code = ""
     try:
@@ -94,8 +140,10 @@ def translate_errors(
         given = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
         name = errno.errorcode.get(getattr(error, "errno", None) or 0)
         code = str(given or name or type(error).__name__)
+    if code.startswith(_BUSY_CODES):
+        raise_bare(LedgerBusy(f"{BUSY} ({code})"))
     if code:
-        raise_bare(LedgerFailed(words.get(code) or otherwise or f"{FAILED} ({code})"))
+        raise_bare(LedgerFailed(otherwise or f"{FAILED} ({code})"))
 
 
 def raise_bare(failure: Exception) -> NoReturn:

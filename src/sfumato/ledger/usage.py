@@ -185,7 +185,7 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
 
     The store counts equal amounts, so a busy day is a few rows. Their sums are made here, because fractions are exact.
     """
-    with ledger.reading() as books:
+    with ledger.reading("upkeep") as books:
         found = books.run(
             "SELECT substr(at, 1, 10), analyst, account, period, spent, COUNT(*) FROM journal "
             "WHERE at >= ? AND at < ? AND kind IN ('settle', 'keep', 'recover') AND spent <> '0 0' "
