@@ -52,7 +52,7 @@ def freeze_settling(ledger: Ledger) -> None:
 def freeze_in_a_batch(ledger: Ledger) -> None:
     """Between two parts of one commit: the first has ended, and a thread that is queued has not begun."""
     ledger._store._queue.add(-1)
-    with patch.object(Batch, "wait", lambda *_: freeze()):
+    with patch.object(Batch, "wait", then_freeze(lambda *_: None)):
         ask(ledger)
 
 
@@ -219,12 +219,13 @@ class TestSQLite(FrozenProcesses):
             answer(ledger, histogram("after"))
 
 
-class TestPostgres(FrozenProcesses):
-    @pytest.fixture(scope="class")
-    def shared_url(self, postgres_server: Path) -> Iterator[str]:
-        with postgres.database(postgres_server) as url:
-            yield url
+@pytest.fixture(scope="module")
+def shared_url(postgres_server: Path) -> Iterator[str]:
+    with postgres.database(postgres_server) as url:
+        yield url
 
+
+class TestPostgres(FrozenProcesses):
     @pytest.fixture(autouse=True)
     def lay_out(self, tmp_path: Path, shared_url: str) -> None:
         self.folder = tmp_path

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.helpers.children import PATIENCE_S, environment
+from tests.helpers.children import environment
+
+PATIENCE_S = 60
 
 CODE = "import importlib, json, sys; module, name, given = sys.argv[1:]; {call}"
 CALL = "print(json.dumps(getattr(importlib.import_module(module), name)(*json.loads(given))))"

@@ -267,8 +267,14 @@ def default_path(place: str, identity: str) -> Path:
     note = folder / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError), note.open("x") as file:
-            file.write(identity)
+        if not note.exists():
+            beside = note.with_name(f"{note.name}.{os.urandom(8).hex()}")
+            beside.write_text(identity)
+            try:
+                with suppress(FileExistsError):
+                    os.link(beside, note)  # whole or not at all: another process may read it now
+            finally:
+                beside.unlink()
         return folder / f"{note.read_text().strip()}.fence"
     except OSError:
         raise LedgerFailed(UNWRITABLE) from None

@@ -81,10 +81,14 @@ class PostgresStore(Store):
     def open(self) -> None:
         self._import_driver()
         self._closed = False
-        with self.writing() as run:
-            # IF NOT EXISTS would need the right to create a schema even if it exists.
-            if not run("SELECT 1 FROM pg_namespace WHERE nspname = 'sfumato'"):
-                run("CREATE SCHEMA sfumato")
+        try:
+            with self.writing() as run:
+                # IF NOT EXISTS would need the right to create a schema even if it exists.
+                if not run("SELECT 1 FROM pg_namespace WHERE nspname = 'sfumato'"):
+                    run("CREATE SCHEMA sfumato")
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def writing(self, work: Work = "question") -> Iterator[Run]:
