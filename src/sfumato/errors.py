@@ -28,6 +28,11 @@ from datetime import date
 from functools import partial
 from typing import Any
 
+DAMAGED = (
+    "the ledger is damaged: it holds what Sfumato does not write. Nothing was answered. Put the newest copy in place; "
+    "`sfumato budget verify` says what is wrong with this one"
+)
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a refusal: the known name that was probably meant, if there is one."""

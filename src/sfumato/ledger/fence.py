@@ -251,7 +251,7 @@ def _join_lines(content: bytes) -> Mark | None:
     """The join of all whole lines. A torn line was not synced, so nothing has left because of it."""
     marks: list[Mark] = []
     for line in content.splitlines():
-        with suppress(ValueError, TypeError, KeyError, AttributeError, InvalidArgument):
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidArgument):
             marks.append(Mark.from_line(line))
     return functools.reduce(operator.or_, marks) if marks else None
 

@@ -151,9 +151,9 @@ class Ledger:
             if any(rules.unpaid(steps, books.paid_steps(name, receipt["atom"])) for name in shared):
                 return None
             mark = rules.mark(books, accounts, now)
+            charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
+            resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
         self.fence.advance(mark)
-        charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
-        resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
         return Settled(body, charge, left, resets, repeat=False)
 
     def earlier_call(self, own: str, call: IdempotentCall) -> EarlierCall | None:
@@ -217,15 +217,15 @@ class Ledger:
         with self.reading() as books:
             held = books.reservations() if before is None else []
             found = books.movements(analyst, before=before, rows=rows + 1)
-        entries = [
-            ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved")
-            for each in reversed(held)
-            if analyst in (None, each.analyst)
-            for part in each.parts
-        ]
-        for _, row in found[:rows]:
-            amount = row.granted if row.kind == "grant" else row.spent
-            entries.append(ChargeEntry(row.at, row.digest, row.account, amount, _STATES[row.kind]))
+            entries = [
+                ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved")
+                for each in reversed(held)
+                if analyst in (None, each.analyst)
+                for part in each.parts
+            ]
+            for _, row in found[:rows]:
+                amount = row.granted if row.kind == "grant" else row.spent
+                entries.append(ChargeEntry(row.at, row.digest, row.account, amount, _STATES[row.kind]))
         return History(entries, str(found[rows - 1][0]) if len(found) > rows else None)
 
     def grant(self, account: Account, amount: Charge, reason: str, now: datetime) -> Standing:

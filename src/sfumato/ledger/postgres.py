@@ -21,6 +21,7 @@ from sfumato.ledger.store import (
     Work,
     deadline,
     hold_lock,
+    translate_damage,
     translate_errors,
 )
 
@@ -106,7 +107,7 @@ class PostgresStore(Store):
         if self._closed:
             raise LedgerFailed(CLOSED)
         end = deadline(work)
-        with hold_lock(self._room, end), translate_errors(self._psycopg.Error):
+        with hold_lock(self._room, end), translate_errors(self._psycopg.Error), translate_damage():
             limits = {"statement_timeout": LIMITS[work].run_s, "idle_in_transaction_session_timeout": pause_s}
             settings = [f"SET LOCAL {name} = {_ms(seconds)}" for name, seconds in limits.items()]
             settings.append(f"SET LOCAL lock_timeout = {_ms(end - time.monotonic())}")

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Self
+from typing import Any, Self
 
-from sfumato.errors import ConfigError, LedgerBusy, LedgerFailed
+from sfumato.errors import DAMAGED, ConfigError, LedgerBusy, LedgerFailed
 from sfumato.ledger.group_commit import LOST, Batch
 from sfumato.ledger.store import (
     CLOSED,
@@ -27,6 +27,7 @@ from sfumato.ledger.store import (
     Work,
     deadline,
     hold_lock,
+    translate_damage,
     translate_errors,
 )
 
@@ -37,6 +38,7 @@ _PATIENCE_S = 1.0
 _READER_S = 0.05
 _READERS = 2  # more are not faster, and take the interpreter lock from the writer
 _PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.02)  # between tries to lock the file; the last one again and again
+_TYPES = {str, int, type(None)}
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
@@ -111,10 +113,10 @@ class SQLiteStore(Store):
 
     @contextmanager
     def writing(self, work: Work = "question") -> Iterator[Run]:
-        with translate_errors(sqlite3.Error):
+        with translate_errors(sqlite3.Error), translate_damage():
             end = deadline(work)
             with self._take_connection(end) as connection, self._part(connection, end) as batch:
-                yield lambda sql, *values: connection.execute(sql, values).fetchall()
+                yield lambda sql, *values: _rows(connection, sql, values)
             try:
                 batch.wait(_PATIENCE_S)
             finally:
@@ -207,14 +209,14 @@ class SQLiteStore(Store):
     @contextmanager
     def reading(self, work: Work = "question") -> Iterator[Run]:
         self._check_open()
-        with translate_errors(sqlite3.Error):
+        with translate_errors(sqlite3.Error), translate_damage():
             reader: sqlite3.Connection | None = None
             with suppress(Empty):  # not for ever: another thread may read for long
                 reader = self._readers.get(timeout=_READER_S)
             try:
                 reader = connection = reader or self._new_reader()
                 connection.execute("BEGIN")
-                yield lambda sql, *values: connection.execute(sql, values).fetchall()
+                yield lambda sql, *values: _rows(connection, sql, values)
             finally:
                 self._give_back(reader)
 
@@ -314,6 +316,14 @@ def _connect(path: Path, wait_s: float) -> sqlite3.Connection:
     """A connection whose statements wait at most `wait_s` seconds for other processes."""
     place = path.absolute().as_uri() + "?mode=rw"  # never a new file: others could read it
     return sqlite3.connect(place, uri=True, timeout=wait_s, isolation_level=None, check_same_thread=False)
+
+
+def _rows(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The rows of a statement. SQLite does not keep columns to their types, so a damaged file may hold any."""
+    rows: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
+    if not {type(value) for row in rows for value in row} <= _TYPES:
+        raise LedgerFailed(DAMAGED)
+    return rows
 
 
 def _execute_when_free(connection: sqlite3.Connection, sql: str, end: float) -> None:

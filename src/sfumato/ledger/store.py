@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
-from sfumato.errors import LedgerBusy, LedgerFailed, SfumatoError
+from sfumato.errors import DAMAGED, LedgerBusy, LedgerFailed, SfumatoError
 
 Run: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 """run(sql, *values): the rows of one statement, with the values in place of its question marks."""
@@ -49,7 +50,18 @@ LIMITS: dict[Work, Limits] = {
 }
 
 
-# Of SQLite, with all that begin like them; of PostgreSQL: lock_not_available, query_canceled (it ran for too long).
+UNREADABLE: tuple[type[Exception], ...] = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError),
+)
+"""What code raises when it reads a stored value that Sfumato does not write.
+
+A fault in our own code raises the same. So tests empty this tuple (tests/conftest.py), and the message names the line.
+"""
+
+_SOURCE = Path(__file__).parents[1]
+# Of SQLite, with all that begin like them (SQLITE_ERROR: a table or a column is missing). Then those of PostgreSQL: a
+# damaged page or index, a missing table or column; a lock not given in time, a statement that ran for too long.
+_DAMAGED_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "XX001", "XX002", "42P01", "42703")
 _BUSY_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "55P03", "57014")
 
 
@@ -142,8 +154,24 @@ def translate_errors(kind: type[Exception], *, otherwise: str = "") -> Iterator[
         code = str(given or name or type(error).__name__)
     if code.startswith(_BUSY_CODES):
         raise_bare(LedgerBusy(f"{BUSY} ({code})"))
+    if code.startswith(_DAMAGED_CODES):
+        raise_bare(LedgerFailed(f"{DAMAGED} ({code})"))
     if code:
         raise_bare(LedgerFailed(otherwise or f"{FAILED} ({code})"))
+
+
+@contextmanager
+def translate_damage() -> Iterator[None]:
+    """Raise `LedgerFailed` for a stored value that cannot be read. It names the line that read it, not the value."""
+    where = ""
+    try:
+        yield
+    except UNREADABLE as error:
+        lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        own = [(Path(file), line) for file, line in lines if Path(file).is_relative_to(_SOURCE)]
+        where = " ".join([type(error).__name__, *[f"{file.name}:{line}" for file, line in own[-1:]]])
+    if where:
+        raise_bare(LedgerFailed(f"{DAMAGED} ({where})"))
 
 
 def raise_bare(failure: Exception) -> NoReturn:

@@ -192,15 +192,15 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
             "GROUP BY 1, 2, 3, 4, 5",
             *(_midnight(since), _midnight(until + timedelta(days=1))),
         )
-    amount = cache(read_charge)
-    totals: dict[tuple[str, ...], Charge] = defaultdict(lambda: NOTHING)
-    for *key, spent, times in found:
-        each = amount(spent)
-        totals[tuple(key)] += Charge(each.information * times, each.calls * times)
-    return [
-        Spent(date.fromisoformat(day), analyst, account, date.fromisoformat(period) if period else None, total)
-        for (day, analyst, account, period), total in sorted(totals.items())
-    ]
+        amount = cache(read_charge)
+        totals: dict[tuple[str, ...], Charge] = defaultdict(lambda: NOTHING)
+        for *key, spent, times in found:
+            each = amount(spent)
+            totals[tuple(key)] += Charge(each.information * times, each.calls * times)
+        return [
+            Spent(date.fromisoformat(day), analyst, account, date.fromisoformat(period) if period else None, total)
+            for (day, analyst, account, period), total in sorted(totals.items())
+        ]
 
 
 def _midnight(day: date) -> str:
