@@ -29,8 +29,8 @@ from functools import partial
 from typing import Any
 
 DAMAGED = (
-    "the ledger is damaged: it holds what Sfumato does not write. Nothing was answered. Put the newest copy in place; "
-    "`sfumato budget verify` says what is wrong with this one"
+    "the ledger is damaged: it holds what Sfumato does not write, so nothing was answered. Put the newest copy in "
+    "place; `sfumato budget verify` says what is wrong with this one"
 )
 
 

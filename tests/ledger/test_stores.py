@@ -94,10 +94,10 @@ class TestDamage:
         with pytest.raises(KeyError), store.reading():
             raise KeyError
 
-    @pytest.mark.parametrize("value", ["x'00'", "1.5", "CAST(x'ff' AS TEXT)"])
+    @pytest.mark.parametrize("value", ["x'00'", "CAST(x'ff' AS TEXT)"])
     def test_a_value_of_another_type_is_damage(self, store, value):
         with store.writing() as run:
             run(f"INSERT INTO things VALUES ({value})")
         for transaction in (store.reading, store.writing):
-            with pytest.raises(LedgerFailed, match="nothing was answered|Nothing was answered"), transaction() as run:
+            with pytest.raises(LedgerFailed, match="damaged"), transaction() as run:
                 run("SELECT thing FROM things")

@@ -320,8 +320,14 @@ def _connect(path: Path, wait_s: float) -> sqlite3.Connection:
 
 def _rows(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """The rows of a statement. SQLite does not keep columns to their types, so a damaged file may hold any."""
-    rows: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
-    if not {type(value) for row in rows for value in row} <= _TYPES:
+    rows: list[tuple[Any, ...]] | None = None
+    try:
+        rows = connection.execute(sql, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if hasattr(error, "sqlite_errorcode"):
+            raise
+        # It is not SQLite's own: a text is not UTF-8.
+    if rows is None or not {type(value) for row in rows for value in row} <= _TYPES:
         raise LedgerFailed(DAMAGED)
     return rows
 
