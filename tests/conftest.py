@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sfumato.ledger import store
 from sfumato.mechanisms import Rng
 from tests.helpers import postgres
 from tests.helpers.repeats import EXHAUSTIVE
+
+# An error of our own inside a transaction shows itself. Tests of damaged ledgers use the fixture `damage_is_named`.
+UNREADABLE, store.UNREADABLE = store.UNREADABLE, ()
 
 # Contract tests are inherited, so one test runs in several classes: that is the point of them.
 settings.register_profile(
@@ -28,6 +32,11 @@ def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def damage_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "UNREADABLE", UNREADABLE)
 
 
 @pytest.fixture

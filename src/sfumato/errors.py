@@ -13,6 +13,7 @@
     └── Failed               we could not answer
         ├── EngineFailed     the engine did not deliver; where a charge was made, it stands
         └── LedgerFailed     the ledger cannot be trusted or written; nothing was answered
+            ├── LedgerBusy       another process holds it; the same call can be made again
             └── LedgerSetBack    it does not continue what its fence saw: a copy was restored, or the fence is lost
 
 Messages speak the caller's words and name the way out. They never carry a count, a key or any other
@@ -26,6 +27,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Any
+
+DAMAGED = (
+    "the ledger is damaged: it holds what Sfumato does not write, so nothing was answered. Put the newest copy in "
+    "place; `sfumato budget verify` says what is wrong with this one"
+)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -156,6 +162,17 @@ class EngineFailed(Failed):
 
 class LedgerFailed(Failed):
     """The ledger cannot be trusted or written. Nothing was answered."""
+
+
+class LedgerBusy(LedgerFailed):
+    """Another process holds the ledger. The same call can be made again after `retry_after_s` seconds."""
+
+    def __init__(self, words: str, retry_after_s: int = 5) -> None:
+        super().__init__(words)
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (str(self), self.retry_after_s)
 
 
 class LedgerSetBack(LedgerFailed):

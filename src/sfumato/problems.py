@@ -22,6 +22,7 @@ from sfumato.errors import (
     EngineFailed,
     Failed,
     InvalidArgument,
+    LedgerBusy,
     LedgerFailed,
     NotFound,
     NotSupported,
@@ -104,6 +105,12 @@ PROBLEM_TYPES = (
         *("engine-failed", "Engine failed", 503, EngineFailed),
         "The engine failed. The charge stays reserved: the same question, sent again, costs no more; a report costs "
         "nothing. The reason is never given, because it could depend on the rows.",
+    ),
+    ProblemType(
+        *("ledger-busy", "Ledger busy", 503, LedgerBusy),
+        "Another process has held the ledger for too long, or does not move. Nothing was answered or charged. Send the "
+        "same call again after `Retry-After` seconds: what it had reserved is not charged twice.",
+        "another process holds the ledger; nothing was answered or charged. Send the same call again",
     ),
     ProblemType(
         *("ledger-failed", "Ledger failed", 503, LedgerFailed),

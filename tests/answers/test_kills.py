@@ -81,8 +81,8 @@ def _around(name: str, real: Callable[..., Any], hit: Callable[[str, str], None]
 
 def _commit(real: Callable[..., Any], hit: Callable[[str, str], None]) -> Callable[..., Any]:
     @contextmanager
-    def writing(store: Any) -> Iterator[Any]:
-        with real(store) as run:
+    def writing(store: Any, *work: Any) -> Iterator[Any]:
+        with real(store, *work) as run:
             yield run
             hit("commit", "before")
         hit("commit", "after")

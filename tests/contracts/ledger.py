@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -35,12 +37,13 @@ from sfumato.ledger import (
     open_ledger,
     payments,
 )
+from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.fence import Mark
 from sfumato.ledger.file_fence import FileFence
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.sqlite import SQLiteStore
-from sfumato.ledger.store import Store
+from sfumato.ledger.store import Store, Work
 from sfumato.ledger.tables import Books, next_hash
 from sfumato.ledger.types import Row
 from sfumato.mechanisms import Step
@@ -261,6 +264,10 @@ class LedgerPlace:
         """Put rows into an empty table, without the ledger."""
         raise NotImplementedError
 
+    def written(self) -> object:
+        """A value that changes with every commit that is written to disk."""
+        raise NotImplementedError
+
     @pytest.fixture(autouse=True)
     def opened(self) -> Iterator[None]:
         self._opened: list[Ledger] = []
@@ -313,6 +320,10 @@ class InSQLite(LedgerPlace):
         finally:
             connection.close()
 
+    def written(self) -> object:
+        log = self.file.with_name(self.file.name + "-wal")
+        return log.read_bytes() if log.exists() else b""
+
     def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         connection = sqlite3.connect(self.file)
         with connection:
@@ -342,6 +353,9 @@ class InPostgres(LedgerPlace):
         with self.connected() as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+    def written(self) -> object:
+        return self.raw("SELECT xmin FROM ledger")  # the transaction that wrote the row
 
     def fill(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         with self.connected() as connection:
@@ -852,14 +866,48 @@ class LedgerContract(LedgerPlace):
         answer(other, top())
         assert before is None or ledger.stamp() != before
 
-    def test_books_in_order_are_checked_without_a_change(self):
+    def test_a_check_writes_and_changes_nothing(self, monkeypatch):
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
         ledger = self.make()
         answer(ledger, top())
-        before = self.books()
+        books, fence, written = self.books(), self.fence.read_bytes(), self.written()
         ledger.check()
-        assert self.books() == before
+        assert self.written() != written
+        assert (self.books(), self.fence.read_bytes()) == (books, fence)
+        assert [path for path in self.fence.parent.iterdir() if path.name.endswith(".probe")] == []
+        assert ledger.verify() == []
         self.fence.unlink()
         refusal(ledger.check)
+
+    def test_many_checks_write_once(self, monkeypatch):
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 3600)
+        ledger = self.make()
+        ledger.check()
+        written = self.written()
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(ledger.check) for _ in range(100)]:
+                done.result(60)
+        assert self.written() == written
+
+    def test_a_check_that_failed_is_repeated_and_not_remembered_for_long(self, monkeypatch):
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 3600)
+        ledger = self.make()
+        fence = self.fence.read_bytes()
+        self.fence.unlink()
+        refusal(ledger.check)
+        self.fence.write_bytes(fence)
+        refusal(ledger.check)
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
+        ledger.check()
+
+    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
+    def test_a_check_fails_where_the_fence_cannot_be_synced(self, code, monkeypatch):
+        def fail(_: int) -> None:
+            raise OSError(code, "a disk at /secret/place")
+
+        ledger = self.make()
+        monkeypatch.setattr(os, "fsync", fail)
+        assert "secret" not in str(refusal(ledger.check))
 
     # -- nonces --
 
@@ -1351,8 +1399,8 @@ class LedgerContract(LedgerPlace):
         writing = ledger._store.writing
 
         @contextmanager
-        def killed() -> Iterator[Any]:
-            with writing() as run:
+        def killed(work: Work) -> Iterator[Any]:
+            with writing(work) as run:
                 yield run
                 raise Killed
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import signal
 import stat
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError
 from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger import ledger as ledger_module
 from tests.contracts.ledger import ANNA, NOW, InSQLite, LedgerContract, answer, refusal, reserve, spent, top
+from tests.helpers import children
 
 
 class TestSQLiteLedger(InSQLite, LedgerContract):
@@ -125,3 +129,25 @@ class TestTheDefaultFence:
             answer(ledger, top())
             ledger.fence.path.unlink()
             assert str(ledger.fence.path) in str(refusal(lambda: reserve(ledger, top())))
+
+
+def check_on_a_full_disk(folder: str) -> str:
+    """The failure of a check whose process may write no more than 4 KiB per file: enough for the fence alone."""
+    place = Path(folder)
+    with open_ledger(LedgerSettings("sqlite:books.db", place / "elsewhere" / "fence"), place / "ledger") as ledger:
+        answer(ledger, top())
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        ledger.fence.check()
+        found = str(refusal(ledger.check))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        ledger_module.CHECK_EVERY_S = 0
+        ledger.check()
+        assert ledger.verify() == []
+    return found
+
+
+@pytest.mark.slow  # a process
+def test_a_check_fails_on_a_full_disk_and_passes_when_there_is_room_again(tmp_path):
+    (tmp_path / "ledger").mkdir()
+    assert "nothing was answered" in children.alone(check_on_a_full_disk, str(tmp_path))

@@ -14,6 +14,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from sfumato.accounting import NOTHING
+from sfumato.ledger import ledger as ledger_module
 from sfumato.service import calls as calls_module
 from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, UNKNOWN, Served, break_engine, digest_of
 
@@ -244,6 +245,7 @@ class TestReady:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(calls_module, "READINESS_TTL_S", 0.0)
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0.0)
 
     @pytest.fixture
     def awake(self, served: Served) -> Served:

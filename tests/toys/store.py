@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sfumato.errors import LedgerFailed
-from sfumato.ledger.store import CLOSED, Run, Store
+from sfumato.ledger.store import CLOSED, Run, Store, Work
 
 
 class ToyStore(Store):
@@ -29,7 +29,7 @@ class ToyStore(Store):
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
     @contextmanager
-    def writing(self) -> Iterator[Run]:
+    def writing(self, work: Work = "question") -> Iterator[Run]:
         with self._lock:
             connection = self._connection
             if connection is None:

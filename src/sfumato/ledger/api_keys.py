@@ -82,14 +82,13 @@ class ApiKeys:
             return None
         with self._ledger.reading() as books:
             found = books.run(f"{_SELECT} WHERE hash = ?", sha256(text))
-        key = _key(found[0]) if found else None
+            key = _key(found[0]) if found else None
         return key if key is not None and key.state(now) == "valid" else None
 
     def list(self, analyst: str | None = None) -> tuple[ApiKey, ...]:
         """All keys ever made (of one analyst), the oldest first."""
         with self._ledger.reading() as books:
-            found = books.run(f"{_SELECT} ORDER BY created, id")
-        keys = map(_key, found)
+            keys = [_key(row) for row in books.run(f"{_SELECT} ORDER BY created, id")]
         return tuple(key for key in keys if analyst in (None, key.analyst))
 
     def revoke(self, id: str, now: datetime) -> ApiKey:  # noqa: A002

@@ -75,8 +75,9 @@ class Seals:
             found = {place: seal_under(seals, places[place]) for place, seals in read_history(books, places).items()}
             current = {place: stored for place, stored in found.items() if stored is not None and stored.cells}
             domains, mark = read_domains(books, current.values()), fence_mark(books, current)
+            seals = as_seals(current, domains)
         self._advance(mark)
-        return as_seals(current, domains)
+        return seals
 
     def open(self, places: Mapping[Place, str], *, most: int, now: datetime) -> dict[Place, Seal]:
         """The current seal of each place under its definition; new ones where there is none, for all places or none.
@@ -101,8 +102,9 @@ class Seals:
             store_seals(books, report, new, now)
             current |= new
             domains, mark = read_domains(books, current.values()), fence_mark(books, current)
+            seals = as_seals({place: current[place] for place in places}, domains)
         self._advance(mark)
-        return as_seals({place: current[place] for place in places}, domains)
+        return seals
 
     def store(self, report: str, drawn: Mapping[Place, tuple[int, CellCounts]], now: datetime) -> dict[Place, Seal]:
         """Store what was drawn under the numbers of open seals, and return what is stored: per value, the first wins.
@@ -119,9 +121,9 @@ class Seals:
             for place in new:
                 check_addable(place, current[place], restores)
             store_cells(books, report, current, new, domains, now)
-            mark = fence_mark(books, current)
+            mark, seals = fence_mark(books, current), as_seals(current, domains)
         self._advance(mark)
-        return as_seals(current, domains)
+        return seals
 
     def reseal(
         self,
@@ -144,7 +146,7 @@ class Seals:
         first, last = read_moment("start", start), read_moment("end", end)
         if first >= last:
             raise InvalidArgument("end", "must be after start")
-        with self._ledger.reading() if dry else self._ledger.writing() as books:
+        with self._ledger.reading("upkeep") if dry else self._ledger.writing("upkeep") as books:
             served = {
                 place: defined
                 for place in read_places(books, report)

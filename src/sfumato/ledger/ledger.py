@@ -24,8 +24,10 @@ Invariants. `verify` checks them, and the contract tests hold every store to the
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any, Self
 
@@ -36,13 +38,14 @@ from sfumato.ledger.audit import differences
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.recovery import recover
-from sfumato.ledger.store import Store
+from sfumato.ledger.store import Store, Work, deadline, hold_lock
 from sfumato.ledger.tables import NO_TOTALS, Books
 from sfumato.ledger.types import (
     Account,
     ChargeEntry,
     Debit,
     EarlierCall,
+    Head,
     History,
     IdempotentCall,
     Reservation,
@@ -64,11 +67,9 @@ NO_FENCE = (
 )
 SUPERSEDED = "this request was closed or started again while it was computed; what was charged stays charged. Ask again"
 
+CHECK_EVERY_S = 1.0
+
 _STATES = {"settle": "settled", "keep": "kept", "grant": "granted", "recover": "recovered"}
-
-
-class _Undo(Exception):
-    """Takes a transaction back that was only a test."""
 
 
 class Ledger:
@@ -79,10 +80,9 @@ class Ledger:
         self._store = store
         self._seen: Mark | None = None  # the latest mark that the journal was compared with
         self.settled: set[tuple[str, str]] = set()  # account and digest of requests that this process saw settled
-        with store.writing() as run:
-            if not store.has_books(run):
-                migrate(run, 0)
-            head = Books(run).head
+        self._checking = threading.Lock()
+        self._checked: tuple[float, LedgerFailed | None] = (-CHECK_EVERY_S, None)  # when, and how it ended
+        head = self._read_head() or self._create()
         self.fence = fence(head.id)
         self.fence.check_followed = self._check_followed
         if head.sequence == 0:
@@ -92,6 +92,17 @@ class Ledger:
                 self.fence.close()
                 raise
 
+    def _read_head(self) -> Head | None:
+        """The head of the journal; None if there are no books. It waits for no writer."""
+        with self._store.reading() as run:
+            return Books(run).head if self._store.has_books(run) else None
+
+    def _create(self) -> Head:
+        with self._store.writing() as run:
+            if not self._store.has_books(run):  # another process may have created them since
+                migrate(run, 0)
+            return Books(run).head
+
     @property
     def shared(self) -> bool:
         """Whether several services may use this ledger at the same time."""
@@ -100,20 +111,20 @@ class Ledger:
     # -- transactions --
 
     @contextmanager
-    def reading(self) -> Iterator[Books]:
+    def reading(self, work: Work = "question") -> Iterator[Books]:
         """One state of the books. Raises `LedgerFailed` if they are of another version or do not follow the fence."""
         mark = self.fence.mark()  # before the transaction: a later mark could be ahead of what it sees
-        with self._store.reading() as run:
+        with self._store.reading(work) as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
 
     @contextmanager
-    def writing(self) -> Iterator[Books]:
+    def writing(self, work: Work = "question") -> Iterator[Books]:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
         self._store.keep_service_lock()
-        with self._store.writing() as run:
+        with self._store.writing(work) as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
@@ -164,9 +175,9 @@ class Ledger:
             if not rules.may_leave_again(books, shared, steps, receipt["atom"]):
                 return None
             mark = rules.mark(books, accounts, now)
+            charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
+            resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
         self.fence.advance(mark)
-        charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
-        resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
         return Settled(body, charge, left, resets, repeat=False)
 
     def earlier_call(self, own: str, call: IdempotentCall) -> EarlierCall | None:
@@ -230,15 +241,15 @@ class Ledger:
         with self.reading() as books:
             held = books.reservations() if before is None else []
             found = books.movements(analyst, before=before, rows=rows + 1)
-        entries = [
-            ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved")
-            for each in reversed(held)
-            if analyst in (None, each.analyst)
-            for part in each.parts
-        ]
-        for _, row in found[:rows]:
-            amount = row.granted if row.kind == "grant" else row.spent
-            entries.append(ChargeEntry(row.at, row.digest, row.account, amount, _STATES[row.kind]))
+            entries = [
+                ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved")
+                for each in reversed(held)
+                if analyst in (None, each.analyst)
+                for part in each.parts
+            ]
+            for _, row in found[:rows]:
+                amount = row.granted if row.kind == "grant" else row.spent
+                entries.append(ChargeEntry(row.at, row.digest, row.account, amount, _STATES[row.kind]))
         return History(entries, str(found[rows - 1][0]) if len(found) > rows else None)
 
     def grant(self, account: Account, amount: Charge, reason: str, now: datetime) -> Standing:
@@ -260,16 +271,34 @@ class Ledger:
         return None if books is None or fence is None else (books, fence)
 
     def check(self) -> None:
-        """Raise unless the books and the fence can be written and agree. What they say is not changed."""
-        with suppress(_Undo), self.writing() as books:
-            books.check_writable()
-            raise _Undo
-        self.fence.check()
+        """Raise unless the books and the fence can be written to disk, as an answer would, and belong together.
+
+        What they say is not changed. They are written at most once per `CHECK_EVERY_S`, however often this is called;
+        other calls end as the latest of these did.
+        """
+        with hold_lock(self._checking, deadline("probe")):
+            at, failure = self._checked
+            if time.monotonic() - at >= CHECK_EVERY_S:
+                failure = self._write_nothing()
+                self._checked = time.monotonic(), failure
+        if failure is not None:
+            raise type(failure)(*failure.args)
+
+    def _write_nothing(self) -> LedgerFailed | None:
+        """Commit a change that changes nothing. Returns why it failed, without its frames."""
+        try:
+            with self.writing("probe") as books:
+                rules.check_floors(books)
+                books.check_writable()
+            self.fence.check()
+        except LedgerFailed as failed:
+            return failed.with_traceback(None)
+        return None
 
     def verify(self) -> list[str]:
         """Everything that is wrong with the books, in words; empty if they are right."""
         mark = self.fence.mark()
-        with self._store.reading() as run:
+        with self._store.reading("upkeep") as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             problems: list[str] = []
             try:
@@ -283,7 +312,7 @@ class Ledger:
     def recover(self, accounts: Sequence[Account], now: datetime) -> list[Row]:
         """Make a restored copy safe to serve (`sfumato.ledger.recovery`). Returns what accounts were charged for it."""
         mark = self.fence.mark()
-        with self._store.writing() as run:
+        with self._store.writing("upkeep") as run:
             books = Books(run, LATEST)
             before = books.head.sequence
             after = recover(books, mark, accounts, now)
@@ -314,7 +343,7 @@ class Ledger:
 
     def migrate(self) -> int:
         """Bring an older ledger to this schema. Returns the number of migrations."""
-        with self._store.writing() as run:
+        with self._store.writing("upkeep") as run:
             version = Books(run).head.version
             if version > LATEST:
                 Books(run, LATEST)  # raises: it is newer

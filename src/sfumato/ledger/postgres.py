@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from sfumato.errors import ConfigError, LedgerFailed
 from sfumato.ledger.service_lock import OTHER_FENCE, ServiceLock
-from sfumato.ledger.store import CLOSED, FORKED, Run, Store, translate_errors
+from sfumato.ledger.store import (
+    CLOSED,
+    FAILED,
+    FORKED,
+    LIMITS,
+    Run,
+    Store,
+    Work,
+    deadline,
+    hold_lock,
+    translate_damage,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     import psycopg
+
+    Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 # One lock for all writers of a database: the journal is one chain, so they would wait for one another anyway.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('sfumato ledger'))"
 _BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _HAS_BOOKS = "SELECT 1 WHERE to_regclass('sfumato.ledger') IS NOT NULL"
-_CONNECT_S = 10
+# Both sides notice within 10 s that the other machine has vanished. The first two are seconds.
+_KEEPALIVES: dict[str, Any] = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
+_UNANSWERED_MS = 8000  # a connection ends if what was sent is not acknowledged for so long
 _MAX_IDLE = 8
 _MAX_CONNECTIONS = 16  # per process: writers wait for one another anyway, and a server has room for some hundred
 
@@ -33,7 +50,7 @@ class PostgresStore(Store):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._idle: list[psycopg.Connection[tuple[Any, ...]]] = []
+        self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._room = threading.Semaphore(_MAX_CONNECTIONS)
         self._closed = True
@@ -61,72 +78,90 @@ class PostgresStore(Store):
     @property
     def exists(self) -> bool:
         self._import_driver()
-        with (
-            translate_errors(self._psycopg.Error),
-            self._psycopg.connect(self._url, connect_timeout=_CONNECT_S) as found,
-        ):
+        with translate_errors(self._psycopg.Error), self._connect(deadline("question")) as found:
             return bool(found.execute(_HAS_BOOKS).fetchall())
 
     def open(self) -> None:
         self._import_driver()
         self._closed = False
-        with self._transaction(_LOCK) as run:
-            # IF NOT EXISTS would need the right to create a schema even if it exists.
-            if not run("SELECT 1 FROM pg_namespace WHERE nspname = 'sfumato'"):
-                run("CREATE SCHEMA sfumato")
+        try:
+            with self.writing() as run:
+                # IF NOT EXISTS would need the right to create a schema even if it exists.
+                if not run("SELECT 1 FROM pg_namespace WHERE nspname = 'sfumato'"):
+                    run("CREATE SCHEMA sfumato")
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
-    def writing(self) -> Iterator[Run]:
-        with self._transaction(_LOCK) as run:
+    def writing(self, work: Work = "question") -> Iterator[Run]:
+        with self._transaction(_LOCK, work, LIMITS[work].pause_s) as run:
             yield run
 
     @contextmanager
-    def reading(self) -> Iterator[Run]:
-        with self._transaction(_BEGIN_READING) as run:
+    def reading(self, work: Work = "question") -> Iterator[Run]:
+        with self._transaction(_BEGIN_READING, work, LIMITS[work].run_s) as run:  # no other process waits for it
             yield run
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Run]:
+    def _transaction(self, begin: str, work: Work, pause_s: float) -> Iterator[Run]:
+        """One transaction. The server ends a statement that runs for too long, and a process that stands still."""
         if self._closed:
             raise LedgerFailed(CLOSED)
-        with self._room, translate_errors(self._psycopg.Error):
-            connection = self._begin(begin)
+        end = deadline(work)
+        with hold_lock(self._room, end), translate_errors(self._psycopg.Error), translate_damage():
+            limits = {"statement_timeout": LIMITS[work].run_s, "idle_in_transaction_session_timeout": pause_s}
+            settings = [f"SET LOCAL {name} = {_ms(seconds)}" for name, seconds in limits.items()]
+            settings.append(f"SET LOCAL lock_timeout = {_ms(end - time.monotonic())}")
+            statements = "; ".join([*settings, begin])
+            kept = self._take_idle()
+            connection = (kept and self._begin(kept, statements)) or self._begin(self._connect(end), statements)
+            if connection is None:
+                raise LedgerFailed(FAILED)
             try:
                 yield lambda sql, *values: _rows(connection, sql, values)
                 connection.commit()
-            except BaseException:
-                with suppress(self._psycopg.Error):
-                    connection.rollback()
-                raise
             finally:
                 self._give_back(connection)
 
-    def _begin(self, begin: str) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection inside a transaction. Nothing has happened in it yet, so a dead one can be replaced."""
+    def _take_idle(self) -> Connection | None:
         with self._lock:
             if self._closed:
                 raise LedgerFailed(CLOSED)
             if os.getpid() != self._process:
                 raise LedgerFailed(FORKED)
-            kept = self._idle.pop() if self._idle else None
-        if kept is not None:
-            try:
-                kept.execute(begin)
-            except self._psycopg.OperationalError:
-                kept.close()
-            else:
-                return kept
-        fresh = self._psycopg.connect(self._url, connect_timeout=_CONNECT_S)
+            return self._idle.pop() if self._idle else None
+
+    def _begin(self, connection: Connection, statements: str) -> Connection | None:
+        """Begin a transaction. None if the connection is dead: nothing has happened in it, so it can be replaced."""
+        try:
+            connection.execute(statements, prepare=False)  # several in one message cannot be prepared
+        except self._psycopg.OperationalError:
+            is_dead = connection.closed
+            self._give_back(connection)
+            if not is_dead:
+                raise
+            return None
+        return connection
+
+    def _connect(self, end: float) -> Connection:
+        connect_s = max(2, int(end - time.monotonic()))  # less than 2 s is not possible
+        fresh = self._psycopg.connect(
+            self._url, connect_timeout=connect_s, keepalives=1, tcp_user_timeout=_UNANSWERED_MS, **_KEEPALIVES
+        )
         # At any other level, what a transaction sees would be fixed before it waited for the lock.
         fresh.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
         # Whatever the server's default is: a charge is on disk before its answer leaves.
-        fresh.execute("SET synchronous_commit = on")
-        fresh.execute("SET search_path = sfumato")
+        settings = {"synchronous_commit": "on", "search_path": "sfumato", "tcp_user_timeout": _UNANSWERED_MS}
+        settings |= {f"tcp_{name}": value for name, value in _KEEPALIVES.items()}
+        fresh.execute("; ".join(f"SET {name} = {value}" for name, value in settings.items()))
         fresh.commit()
-        fresh.execute(begin)
         return fresh
 
-    def _give_back(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def _give_back(self, connection: Connection) -> None:
+        """Keep a connection for the next transaction. What is not committed is taken back."""
+        with suppress(self._psycopg.Error):
+            connection.rollback()
         with self._lock:
             if not self._closed and not connection.closed and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
@@ -157,6 +192,10 @@ class PostgresStore(Store):
             connection.close()
 
 
-def _rows(connection: psycopg.Connection[tuple[Any, ...]], sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _ms(seconds: float) -> int:
+    return max(int(seconds * 1000), 1)  # 0 would be no limit
+
+
+def _rows(connection: Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     cursor = connection.execute(sql.replace("?", "%s"), values or None)
     return cursor.fetchall() if cursor.description else []

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Self
+from typing import Any, Self
 
-from sfumato.errors import ConfigError, LedgerFailed
+from sfumato.errors import DAMAGED, ConfigError, LedgerBusy, LedgerFailed
 from sfumato.ledger.group_commit import LOST, Batch
-from sfumato.ledger.store import CLOSED, FORKED, Run, Store, translate_errors
-
-BUSY = (
-    "another process has held the ledger for a minute; nothing was answered or changed. End it, or try again "
-    "(SQLITE_BUSY)"
+from sfumato.ledger.store import (
+    CLOSED,
+    FORKED,
+    LIMITS,
+    Run,
+    Store,
+    Work,
+    deadline,
+    hold_lock,
+    translate_damage,
+    translate_errors,
 )
+
 REPLACED = "another file has replaced the ledger file since it was opened; open the ledger again"
 
-_BUSY_S = 60
 _MAX_PARTS = 64  # blocks per commit: other processes wait until it ends
 _PATIENCE_S = 1.0
 _READER_S = 0.05
 _READERS = 2  # more are not faster, and take the interpreter lock from the writer
-_WORDS = {"SQLITE_BUSY": BUSY}
+_PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.02)  # between tries to lock the file; the last one again and again
+_TYPES = {str, int, type(None)}
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 @dataclass(eq=False)
@@ -84,7 +94,7 @@ class SQLiteStore(Store):
         path = self.path
         if not path.parent.is_dir():
             raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist")
-        with translate_errors(sqlite3.Error, _WORDS), translate_errors(OSError):
+        with translate_errors(sqlite3.Error), translate_errors(OSError):
             # Only a new file: closing a file would end all locks that this process has on it, also of another store.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -94,8 +104,8 @@ class SQLiteStore(Store):
                 raise LedgerFailed(
                     f"other users can read the ledger, which holds answers that are not paid for; run: chmod 600 {path}"
                 )
-            self._connection = connection = _connect(path)
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._connection = connection = _connect(path, wait_s=0)
+            _execute_when_free(connection, "PRAGMA journal_mode = WAL", deadline("question"))
             connection.execute("PRAGMA synchronous = FULL")
             # Savepoints stay in memory, not in a file in the system's temporary folder.
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -103,20 +113,22 @@ class SQLiteStore(Store):
     # -- writing --
 
     @contextmanager
-    def writing(self) -> Iterator[Run]:
-        with translate_errors(sqlite3.Error, _WORDS):
-            with self._take_connection() as connection, self._part(connection) as batch:
-                yield lambda sql, *values: connection.execute(sql, values).fetchall()
+    def writing(self, work: Work = "question") -> Iterator[Run]:
+        with translate_errors(sqlite3.Error), translate_damage():
+            end = deadline(work)
+            with self._take_connection(end) as connection, self._part(connection, end) as batch:
+                yield lambda sql, *values: _rows(connection, sql, values)
             try:
                 batch.wait(_PATIENCE_S)
             finally:
                 if not batch.done:  # interrupted, here or in the queue: no transaction may stay open
-                    with self._mutex:
+                    # A new deadline: the block itself may have taken long. Without the lock it counts as failed.
+                    with suppress(LedgerBusy), hold_lock(self._mutex, deadline(work)):
                         self._end(connection, batch)
             batch.check()
 
     @contextmanager
-    def _take_connection(self) -> Iterator[sqlite3.Connection]:
+    def _take_connection(self, end: float) -> Iterator[sqlite3.Connection]:
         """Group commit: on exit, commit unless another thread is queued; the last of the queue commits for all.
 
         A thread without others commits at once. The queue is counted because the thread that releases a lock is likely
@@ -126,7 +138,7 @@ class SQLiteStore(Store):
         me = threading.get_ident()
         try:
             self._queue.add(me)
-            with self._mutex:
+            with hold_lock(self._mutex, end):
                 self._queue.discard(me)
                 try:
                     yield self._check_open()
@@ -140,7 +152,7 @@ class SQLiteStore(Store):
             self._queue.discard(me)
 
     @contextmanager
-    def _part(self, connection: sqlite3.Connection) -> Iterator[_Parts]:
+    def _part(self, connection: sqlite3.Connection, end: float) -> Iterator[_Parts]:
         """One block in the open batch, or in a new one. If it raises, it alone is taken back."""
         # A thread that was interrupted twice may leave a part half taken back, or a transaction without a batch.
         if self._batch is not None and not self._batch.whole:
@@ -148,7 +160,7 @@ class SQLiteStore(Store):
         if self._batch is None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            connection.execute("BEGIN IMMEDIATE")
+            _execute_when_free(connection, "BEGIN IMMEDIATE", end)
             self._batch = _Parts(connection.total_changes)
         batch = self._batch
         try:
@@ -183,7 +195,7 @@ class SQLiteStore(Store):
         failure: LedgerFailed | None = LedgerFailed(LOST)
         try:
             if batch.whole:
-                with translate_errors(sqlite3.Error, _WORDS):
+                with translate_errors(sqlite3.Error):
                     connection.execute("COMMIT")
                 failure = None
         except LedgerFailed as failed:
@@ -196,21 +208,21 @@ class SQLiteStore(Store):
     # -- reading --
 
     @contextmanager
-    def reading(self) -> Iterator[Run]:
+    def reading(self, work: Work = "question") -> Iterator[Run]:
         self._check_open()
-        with translate_errors(sqlite3.Error, _WORDS):
+        with translate_errors(sqlite3.Error), translate_damage():
             reader: sqlite3.Connection | None = None
             with suppress(Empty):  # not for ever: another thread may read for long
                 reader = self._readers.get(timeout=_READER_S)
             try:
                 reader = connection = reader or self._new_reader()
                 connection.execute("BEGIN")
-                yield lambda sql, *values: connection.execute(sql, values).fetchall()
+                yield lambda sql, *values: _rows(connection, sql, values)
             finally:
                 self._give_back(reader)
 
     def _new_reader(self) -> sqlite3.Connection:
-        fresh = _connect(self.path)
+        fresh = _connect(self.path, LIMITS["question"].wait_s)
         try:
             self._check_open()  # again: it must be the file that was opened first
             fresh.execute("PRAGMA query_only = ON")
@@ -242,7 +254,7 @@ class SQLiteStore(Store):
     def stamp(self) -> Hashable | None:
         """SQLite's count of commits by other connections, read by a connection that makes none."""
         self._check_open()  # before the lock, as in `_take_connection`
-        with translate_errors(sqlite3.Error, _WORDS), self._watching:
+        with translate_errors(sqlite3.Error), hold_lock(self._watching, deadline("question")):
             self._check_open()
             if self._watcher is None:
                 self._watcher = self._new_reader()
@@ -301,6 +313,37 @@ class SQLiteStore(Store):
                 os.close(self._serving)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, wait_s: float) -> sqlite3.Connection:
+    """A connection whose statements wait at most `wait_s` seconds for other processes."""
     place = path.absolute().as_uri() + "?mode=rw"  # never a new file: others could read it
-    return sqlite3.connect(place, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(place, uri=True, timeout=wait_s, isolation_level=None, check_same_thread=False)
+
+
+def _rows(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The rows of a statement. SQLite does not keep columns to their types, so a damaged file may hold any."""
+    rows: list[tuple[Any, ...]] | None = None
+    try:
+        rows = connection.execute(sql, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if hasattr(error, "sqlite_errorcode"):
+            raise
+        # It is not SQLite's own: a text is not UTF-8.
+    if rows is None or not {type(value) for row in rows for value in row} <= _TYPES:
+        raise LedgerFailed(DAMAGED)
+    return rows
+
+
+def _execute_when_free(connection: sqlite3.Connection, sql: str, end: float) -> None:
+    """Run a statement that locks the file, at once or until the moment `end`.
+
+    SQLite's own timeout would begin again with each statement, and it does not wait at all to change the journal mode.
+    """
+    for pause_s in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
+        try:
+            connection.execute(sql)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY or time.monotonic() >= end:
+                raise
+        else:
+            return
+        time.sleep(pause_s)

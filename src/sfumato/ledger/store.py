@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import threading
+import time
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
-from sfumato.errors import LedgerFailed, SfumatoError
+from sfumato.errors import DAMAGED, LedgerBusy, LedgerFailed, SfumatoError
 
 Run: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 """run(sql, *values): the rows of one statement, with the values in place of its question marks."""
@@ -18,7 +22,47 @@ FAILED = "the ledger could not be read or written; nothing was answered. Asking 
 CLOSED = "the ledger is closed"
 FORKED = "this ledger was opened before the process was forked; open it in the child"
 
-NO_WORDS: Mapping[str, str] = {}
+BUSY = (
+    "another process holds the ledger; nothing was answered or charged. What was reserved stays reserved and is not "
+    "charged twice: try again in a few seconds"
+)
+
+Work: TypeAlias = Literal["question", "probe", "upkeep"]
+"""What a transaction is for. Upkeep is what owners run, such as `verify`: it may take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a transaction waits for others in all, how long a statement runs, how long it may stand still.
+
+    A server ends a writing transaction that stands still: its process may be frozen, and all others wait for it.
+    """
+
+    wait_s: float
+    run_s: float
+    pause_s: float
+
+
+LIMITS: dict[Work, Limits] = {
+    "question": Limits(wait_s=8, run_s=8, pause_s=6),
+    "probe": Limits(wait_s=2, run_s=2, pause_s=6),
+    "upkeep": Limits(wait_s=8, run_s=1800, pause_s=10),
+}
+
+
+UNREADABLE: tuple[type[Exception], ...] = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError),
+)
+"""What code raises when it reads a stored value that Sfumato does not write.
+
+A fault in our own code raises the same. So tests empty this tuple (tests/conftest.py), and the message names the line.
+"""
+
+_SOURCE = Path(__file__).parents[1]
+# Of SQLite, with all that begin like them (SQLITE_ERROR: a table or a column is missing). Then those of PostgreSQL: a
+# damaged page or index, a missing table or column; a lock not given in time, a statement that ran for too long.
+_DAMAGED_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "XX001", "XX002", "42P01", "42703")
+_BUSY_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "55P03", "57014")
 
 
 class Store(ABC):
@@ -26,7 +70,7 @@ class Store(ABC):
 
     Guarantees: `writing` transactions happen one after the other, and each sees all before it. When the block ends they
     are on disk; if it raises, nothing of them is. `reading` sees one state. Failures are `LedgerFailed`, without the
-    text of the database.
+    text of the database. No wait for others is longer than the `LIMITS` of the work: then it is `LedgerBusy`.
     """
 
     name: ClassVar[str]  # of the database, for messages
@@ -53,11 +97,11 @@ class Store(ABC):
         """Connect. Create the place of the books, if there is none."""
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Run]:
+    def writing(self, work: Work = "question") -> AbstractContextManager[Run]:
         """A transaction that may change the books."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Run]:
+    def reading(self, work: Work = "question") -> AbstractContextManager[Run]:
         """A transaction that sees one state of the books."""
 
     def stamp(self) -> Hashable | None:
@@ -82,13 +126,27 @@ class Store(ABC):
         """Close all connections. A closed store refuses every call; closing twice is fine."""
 
 
+def deadline(work: Work) -> float:
+    """The moment of the monotonic clock until which a transaction that begins now may wait."""
+    return time.monotonic() + LIMITS[work].wait_s
+
+
 @contextmanager
-def translate_errors(
-    kind: type[Exception], words: Mapping[str, str] = NO_WORDS, *, otherwise: str = ""
-) -> Iterator[None]:
+def hold_lock(lock: threading.Lock | threading.Semaphore, end: float) -> Iterator[None]:
+    """Hold a lock. Raises `LedgerBusy` if it is not free at the moment `end`."""
+    if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
+        raise LedgerBusy(BUSY)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def translate_errors(kind: type[Exception], *, otherwise: str = "") -> Iterator[None]:
     """Raise `LedgerFailed` for errors of this kind, with their code and without their text.
 
-    An operator can look the code up. `words` are better messages for some codes, `otherwise` is one for all others.
+    An operator can look the code up. `otherwise` is a better message for all codes.
     """
     code = ""
     try:
@@ -99,8 +157,26 @@ def translate_errors(
         given = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
         name = errno.errorcode.get(getattr(error, "errno", None) or 0)
         code = str(given or name or type(error).__name__)
+    if code.startswith(_BUSY_CODES):
+        raise_bare(LedgerBusy(f"{BUSY} ({code})"))
+    if code.startswith(_DAMAGED_CODES):
+        raise_bare(LedgerFailed(f"{DAMAGED} ({code})"))
     if code:
-        raise_bare(LedgerFailed(words.get(code) or otherwise or f"{FAILED} ({code})"))
+        raise_bare(LedgerFailed(otherwise or f"{FAILED} ({code})"))
+
+
+@contextmanager
+def translate_damage() -> Iterator[None]:
+    """Raise `LedgerFailed` for a stored value that cannot be read. It names the line that read it, not the value."""
+    where = ""
+    try:
+        yield
+    except UNREADABLE as error:
+        lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        own = [(Path(file), line) for file, line in lines if Path(file).is_relative_to(_SOURCE)]
+        where = " ".join([type(error).__name__, *[f"{file.name}:{line}" for file, line in own[-1:]]])
+    if where:
+        raise_bare(LedgerFailed(f"{DAMAGED} ({where})"))
 
 
 def raise_bare(failure: Exception) -> NoReturn:

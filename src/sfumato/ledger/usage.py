@@ -185,22 +185,22 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
 
     The store counts equal amounts, so a busy day is a few rows. Their sums are made here, because fractions are exact.
     """
-    with ledger.reading() as books:
+    with ledger.reading("upkeep") as books:
         found = books.run(
             "SELECT substr(at, 1, 10), analyst, account, period, spent, COUNT(*) FROM journal "
             "WHERE at >= ? AND at <= ? AND kind IN ('settle', 'keep', 'recover') AND spent <> '0 0' "
             "GROUP BY 1, 2, 3, 4, 5",
             *(moment_text(datetime.combine(day, at, UTC)) for day, at in ((since, time.min), (until, time.max))),
         )
-    amount = cache(read_charge)
-    totals: dict[tuple[str, ...], Charge] = defaultdict(lambda: NOTHING)
-    for *key, spent, times in found:
-        each = amount(spent)
-        totals[tuple(key)] += Charge(each.information * times, each.calls * times)
-    return [
-        Spent(date.fromisoformat(day), analyst, account, date.fromisoformat(period) if period else None, total)
-        for (day, analyst, account, period), total in sorted(totals.items())
-    ]
+        amount = cache(read_charge)
+        totals: dict[tuple[str, ...], Charge] = defaultdict(lambda: NOTHING)
+        for *key, spent, times in found:
+            each = amount(spent)
+            totals[tuple(key)] += Charge(each.information * times, each.calls * times)
+        return [
+            Spent(date.fromisoformat(day), analyst, account, date.fromisoformat(period) if period else None, total)
+            for (day, analyst, account, period), total in sorted(totals.items())
+        ]
 
 
 # -- running dry --

@@ -9,7 +9,7 @@ from typing import Literal
 from starlette.responses import Response
 
 from sfumato.accounting import Charge
-from sfumato.errors import RateLimited, SfumatoError
+from sfumato.errors import LedgerBusy, RateLimited, SfumatoError
 from sfumato.problems import find_problem_type, problem, problem_type
 from sfumato.service.telemetry import CallRecord
 from sfumato.wire import Record, to_json
@@ -42,6 +42,8 @@ def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None =
     headers = {}
     if isinstance(error, RateLimited):
         headers["retry-after"] = str(error.wait_s)
+    elif isinstance(error, LedgerBusy):
+        headers["retry-after"] = str(error.retry_after_s)
     elif kind.status in (409, 503):
         headers["retry-after"] = str(RETRY_AFTER_S)
     elif kind.status == 401:

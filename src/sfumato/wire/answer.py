@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
 
 from msgspec import Meta, field
 
 from sfumato.accounting.charges import Charge
+from sfumato.errors import DAMAGED, LedgerFailed
 from sfumato.types import TYPES, Type
 from sfumato.wire import notes as codes
 from sfumato.wire.base import Cell, Record
@@ -80,16 +81,27 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
     receipt: ReceiptCore
     notes: list[Note | str]
 
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """What a ledger has stored. Raises `LedgerFailed` if it is not readable."""
+        try:
+            return super().from_json(text)
+        except ValueError:
+            raise LedgerFailed(DAMAGED) from None
+
     def complete(self, *, charge: Charge, left: Charge, resets: date | None, repeat: bool) -> Answer:
         """The answer as it leaves."""
         core = {name: getattr(self.receipt, name) for name in ReceiptCore.__struct_fields__}
-        return Answer(
-            columns=self.columns,
-            rows=self.rows,
-            stopped=self.stopped,
-            receipt=Receipt(**core, charge=charge, left=left, resets=resets, repeat=repeat),
-            notes=[read_note(each) if isinstance(each, str) else each for each in self.notes],
-        )
+        try:
+            return Answer(
+                columns=self.columns,
+                rows=self.rows,
+                stopped=self.stopped,
+                receipt=Receipt(**core, charge=charge, left=left, resets=resets, repeat=repeat),
+                notes=[read_note(each) if isinstance(each, str) else each for each in self.notes],
+            )
+        except ValueError:
+            raise LedgerFailed(DAMAGED) from None
 
 
 class Answer(Record, frozen=True, kw_only=True):

@@ -1,0 +1,308 @@
+"""A process that freezes where it holds a lock of the ledger: others are refused in time, and go on when it is gone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psycopg
+import pytest
+
+from sfumato.accounting import Charge
+from sfumato.config import LedgerSettings
+from sfumato.errors import LedgerBusy, LedgerFailed
+from sfumato.ledger import Ledger, open_ledger, rules
+from sfumato.ledger import ledger as ledger_module
+from sfumato.ledger.group_commit import Batch
+from sfumato.ledger.store import LIMITS
+from sfumato.ledger.tables import Books
+from tests.contracts.ledger import ANNA, NOW, answer, histogram, refusal, reserve, spent
+from tests.helpers import postgres
+from tests.helpers.frozen import freeze, frozen, then_freeze
+from tests.helpers.served import TOP, Served
+
+pytestmark = pytest.mark.slow  # processes, and a real server
+
+SHORT_S, LONG_S = 0.5, 600
+ENDINGS = ("thaw", "kill")
+
+
+# -- what the frozen process does --
+
+
+def ask(ledger: Ledger, account: Any = ANNA) -> None:
+    answer(ledger, histogram("frozen", account))
+
+
+def freeze_reserving(ledger: Ledger) -> None:
+    with patch.object(Books, "begin_atom", then_freeze(Books.begin_atom)):
+        ask(ledger)
+
+
+def freeze_settling(ledger: Ledger) -> None:
+    with patch.object(rules, "settle", then_freeze(rules.settle)):
+        ask(ledger)
+
+
+def freeze_in_a_batch(ledger: Ledger) -> None:
+    """Between two parts of one commit: the first has ended, and a thread that is queued has not begun."""
+    ledger._store._queue.add(-1)
+    with patch.object(Batch, "wait", then_freeze(lambda *_: None)):
+        ask(ledger)
+
+
+def freeze_migrating(ledger: Ledger) -> None:
+    with patch.object(ledger_module, "migrate", then_freeze(ledger_module.migrate)):
+        ledger.migrate()
+
+
+def freeze_probing(ledger: Ledger) -> None:
+    with patch.object(Books, "check_writable", then_freeze(Books.check_writable)):
+        ledger.check()
+    ask(ledger)
+
+
+def freeze_reading(ledger: Ledger) -> None:
+    """A reader: others do not wait for it."""
+    with ledger.reading() as books:
+        books.balance(ANNA.name)
+        freeze()
+    ask(ledger)
+
+
+WRITERS: dict[str, Callable[[Ledger], None]] = {
+    "reserving": freeze_reserving,
+    "settling": freeze_settling,
+    "migrating": freeze_migrating,
+    "probing": freeze_probing,
+}
+
+
+def act(place: str, url: str, fence: str, folder: str, pause_s: str = str(LONG_S)) -> str:
+    """Freeze at a place; "done", or the name of the error that came after it was thawed."""
+    for work, limits in LIMITS.items():
+        LIMITS[work] = replace(limits, pause_s=float(pause_s))
+    known = {**WRITERS, "in_a_batch": freeze_in_a_batch, "reading": freeze_reading}
+    with open_ledger(LedgerSettings(url, Path(fence)), Path(folder)) as ledger:
+        try:
+            known[place](ledger)
+        except LedgerFailed as error:
+            return type(error).__name__
+    return "done"
+
+
+def create(url: str, fence: str, folder: str) -> str:
+    """Freeze before a new ledger is committed."""
+    with (
+        patch.object(ledger_module, "migrate", then_freeze(ledger_module.migrate)),
+        open_ledger(LedgerSettings(url, Path(fence)), Path(folder)),
+    ):
+        return "done"
+
+
+def hold_file(file: str) -> str:
+    """Freeze with the lock that SQLite holds while it changes the journal mode of a file."""
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    freeze()
+    connection.close()
+    return "done"
+
+
+# -- the others --
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Short waits in this process, until the fixture is called."""
+    with monkeypatch.context() as patched:
+        for work, limits in LIMITS.items():
+            patched.setitem(LIMITS, work, replace(limits, wait_s=SHORT_S))
+        yield patched.undo
+
+
+def assert_refused(call: Callable[[], object]) -> None:
+    told = refusal(call)
+    assert isinstance(told, LedgerBusy)
+    assert told.retry_after_s > 0
+    assert "another process holds the ledger; nothing was answered or charged" in str(told)
+
+
+class FrozenProcesses:
+    """Every store inherits this."""
+
+    settings: LedgerSettings
+    folder: Path
+
+    def frozen(self, function: Callable[..., Any], *more: Any) -> Any:
+        return frozen(function, *more, self.settings.url, self.settings.fence, self.folder)
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    @pytest.mark.parametrize("place", WRITERS)
+    def test_others_are_refused_until_it_is_gone(self, place, ending, impatient):
+        with open_ledger(self.settings, self.folder) as ledger:
+            answer(ledger, histogram("before"))
+            with self.frozen(act, place) as process:
+                assert_refused(lambda: reserve(ledger, histogram("during")))
+                assert_refused(ledger.check)
+                assert ledger.standings([ANNA], NOW)[0].spent == Charge(1)  # readers wait for nothing
+                impatient()
+                done = process.thaw() if ending == "thaw" else process.kill()
+            assert done == ("done" if ending == "thaw" else None)
+            answer(ledger, histogram("after"))
+            asked = ending == "thaw" and place != "migrating"
+            assert spent(ledger) == Charge(3 if asked else 2)
+            assert ledger.verify() == []
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    def test_a_reader_stops_no_other(self, ending, impatient):
+        with open_ledger(self.settings, self.folder) as ledger, self.frozen(act, "reading") as process:
+            answer(ledger, histogram("during"))
+            ledger.check()
+            assert (process.thaw() if ending == "thaw" else process.kill()) == ("done" if ending == "thaw" else None)
+            assert ledger.verify() == []
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    def test_a_new_ledger_that_is_half_created(self, ending, impatient):
+        with self.frozen(create) as process:
+            assert_refused(lambda: open_ledger(self.settings, self.folder))
+            impatient()
+            done = process.thaw() if ending == "thaw" else process.kill()
+        assert done == ("done" if ending == "thaw" else None)
+        with open_ledger(self.settings, self.folder) as ledger:
+            answer(ledger, histogram("after"))
+            assert ledger.verify() == []
+
+    def test_a_crowd_of_threads_is_refused_in_the_time_of_one(self, impatient):
+        """One after the other they would need 100 s."""
+        with (
+            open_ledger(self.settings, self.folder) as ledger,
+            self.frozen(act, "reserving"),
+            ThreadPoolExecutor(200) as pool,
+        ):
+            asked = [pool.submit(reserve, ledger, histogram(str(number))) for number in range(200)]
+            told = {type(each.exception(60)) for each in asked}
+        assert told == {LedgerBusy}
+
+
+class TestSQLite(FrozenProcesses):
+    @pytest.fixture(autouse=True)
+    def lay_out(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "ledger"
+        self.folder.mkdir()
+        self.settings = LedgerSettings("sqlite:books.db", tmp_path / "elsewhere" / "fence")
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    def test_between_two_parts_of_a_commit(self, ending, impatient):
+        with open_ledger(self.settings, self.folder) as ledger, self.frozen(act, "in_a_batch") as process:
+            assert_refused(lambda: reserve(ledger, histogram("during")))
+            impatient()
+            done = process.thaw() if ending == "thaw" else process.kill()
+            assert done == ("done" if ending == "thaw" else None)
+            answer(ledger, histogram("after"))
+            assert spent(ledger) == Charge(2 if ending == "thaw" else 1)
+            assert ledger.verify() == []
+
+    def test_a_file_whose_journal_mode_is_being_changed(self, impatient):
+        file = self.folder / "books.db"
+        file.touch(mode=0o600)
+        with frozen(hold_file, file) as process:
+            assert_refused(lambda: open_ledger(self.settings, self.folder))
+            process.kill()
+        impatient()
+        with open_ledger(self.settings, self.folder) as ledger:
+            answer(ledger, histogram("after"))
+
+
+@pytest.fixture(scope="module")
+def shared_url(postgres_server: Path) -> Iterator[str]:
+    with postgres.database(postgres_server) as url:
+        yield url
+
+
+class TestPostgres(FrozenProcesses):
+    @pytest.fixture(autouse=True)
+    def lay_out(self, tmp_path: Path, shared_url: str) -> None:
+        self.folder = tmp_path
+        self.settings = LedgerSettings(shared_url, tmp_path / "elsewhere" / "fence")
+        with psycopg.connect(shared_url, autocommit=True) as connection:
+            connection.execute(postgres.CUT_OFF + " AND pid <> pg_backend_pid()", [connection.info.dbname])
+            connection.execute("DROP SCHEMA IF EXISTS sfumato CASCADE")
+
+    @pytest.mark.parametrize("place", WRITERS)
+    def test_the_server_ends_its_transaction_and_nothing_is_half_done(self, place):
+        with open_ledger(self.settings, self.folder) as ledger:
+            answer(ledger, histogram("before"))
+            with frozen(act, place, self.settings.url, self.settings.fence, self.folder, 0.5) as process:
+                answer(ledger, histogram("during"))  # waits until the server has ended the other transaction
+                books = ledger.history(None).rows
+                assert process.thaw() == "LedgerFailed"
+                assert ledger.history(None).rows == books
+            answer(ledger, histogram("frozen"))
+            assert spent(ledger) == Charge(3)
+            assert ledger.verify() == []
+
+    def test_the_server_ends_what_stands_still_in_less_than_ten_seconds(self):
+        with open_ledger(self.settings, self.folder) as ledger, ledger._store.writing() as run:
+            [(pause,)] = run(
+                "SELECT setting::BIGINT FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+            )
+        assert 0 < pause < 10_000
+
+    def test_upkeep_may_run_for_long_and_questions_may_not(self):
+        asked = "SELECT setting::BIGINT FROM pg_settings WHERE name = 'statement_timeout'"
+        with open_ledger(self.settings, self.folder) as ledger:
+            for transaction in (ledger._store.reading, ledger._store.writing):
+                with transaction() as run:
+                    [(question,)] = run(asked)
+                with transaction("upkeep") as run:
+                    [(upkeep,)] = run(asked)
+                assert 0 < question < 10_000 < 600_000 < upkeep
+
+    def test_a_full_pool_of_connections_is_not_waited_for_without_end(self, impatient):
+        with open_ledger(self.settings, self.folder) as ledger, self.frozen(act, "reserving"):
+            store = ledger._store
+            for _ in range(16):
+                store._room.acquire()
+            assert_refused(lambda: ledger.standings([ANNA], NOW))
+
+
+class TestOverHTTP:
+    """A service beside a process that is frozen."""
+
+    @pytest.fixture
+    def served(self, tmp_path: Path, portal: Any) -> Iterator[Served]:
+        from tests.helpers.served import new_served
+
+        made = new_served(tmp_path / "world", portal)
+        yield made
+        made.session.close()
+
+    @pytest.fixture
+    def portal(self) -> Iterator[Any]:
+        from anyio.from_thread import start_blocking_portal
+
+        with start_blocking_portal() as portal:
+            yield portal
+
+    def test_a_question_gets_a_503_that_says_when_to_come_again(self, served, impatient, monkeypatch):
+        monkeypatch.setattr("sfumato.service.calls.READINESS_TTL_S", 0)
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
+        key, config = served.key(), served.session.config
+        assert served.get("/readyz").status == 200
+        url = f"sqlite:{served.world.folder / 'ledger.db'}"
+        with frozen(act, "reserving", url, config.ledger.fence, served.world.folder) as process:
+            reply = served.ask(key, TOP)
+            assert (reply.status, reply.kind) == (503, "ledger-busy")
+            assert int(reply.headers["retry-after"]) > 0
+            ready = served.get("/readyz")
+            assert (ready.status, ready.json["checks"]["ledger"]) == (503, "not ok")
+            process.kill()
+        impatient()
+        assert served.get("/readyz").status == 200
+        assert served.ask(key, TOP).status == 200
