@@ -104,7 +104,9 @@ def test_what_is_known_is_not_written_again(fence, path):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("torn", [b"", b"{", b'{"ledger": "led', b"\xff\xfe", b"7", b"[]", b"{}", b'"text"', b"\n\n"])
+@pytest.mark.parametrize(
+    "torn", [b"", b"{", b'{"ledger": "led', b"\xff\xfe", b"7", b"[]", b"{}", b'"text"', b"\n\n", b"[" * 50_000]
+)
 def test_a_torn_line_spoils_nothing_but_itself(fence, path, torn):
     fence.advance(mark(3, anna=5))
     with path.open("ab") as file:

@@ -278,12 +278,12 @@ def _read_mark(source: str) -> Mark | None:
     """The mark at FROM; None if there is no fence."""
     from sfumato.config import read_fence
     from sfumato.ledger import find_fence
-    from sfumato.ledger.fence import Mark
+    from sfumato.ledger.fence import NO_MARK, Mark
 
     if source == "-":
         try:
             return Mark.from_line(sys.stdin.buffer.read())
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except NO_MARK:
             raise InvalidArgument("FROM", "what came is no mark; pipe into this: sfumato budget fence") from None
     place = read_fence(source, Path(), "FROM")
     if place is None:

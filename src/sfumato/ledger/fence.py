@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sfumato.accounting import Charge
-from sfumato.errors import LedgerFailed
+from sfumato.errors import InvalidArgument, LedgerFailed
 from sfumato.ledger.group_commit import Batch
 
 GONE = (
@@ -33,6 +33,9 @@ STUCK = (
     "the ledger's fence was in use for too long, so no answer may leave; nothing is charged twice. Ask again. If this "
     "stays, a process that uses the fence is stuck: end it"
 )
+
+NO_MARK = (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidArgument)
+"""What `Mark.from_line` raises for a line that is not a whole mark."""
 
 WAIT_S = 5.0  # at most, for all locks of one call
 

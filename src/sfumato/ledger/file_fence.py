@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sfumato.errors import InvalidArgument, LedgerFailed
-from sfumato.ledger.fence import GONE, Fence, Mark, deadline, stuck, take
+from sfumato.errors import LedgerFailed
+from sfumato.ledger.fence import GONE, NO_MARK, Fence, Mark, deadline, stuck, take
 from sfumato.ledger.store import translate_errors
 
 UNWRITABLE = "the ledger's fence cannot be read or written, so no answer may leave; see [ledger] fence"
@@ -181,7 +181,7 @@ def _join_lines(content: bytes) -> Mark | None:
     """The join of all whole lines. A torn line was not synced, so nothing has left because of it."""
     marks: list[Mark] = []
     for line in content.splitlines():
-        with suppress(ValueError, TypeError, KeyError, AttributeError, InvalidArgument):
+        with suppress(*NO_MARK):
             marks.append(Mark.from_line(line))
     return functools.reduce(operator.or_, marks) if marks else None
 
@@ -195,8 +195,14 @@ def default_path(place: str, identity: str) -> Path:
     note = _note(place)
     try:
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError), note.open("x") as file:
-            file.write(identity)
+        if not note.exists():
+            beside = note.with_name(f"{note.name}.{os.urandom(8).hex()}")
+            beside.write_text(identity)
+            try:
+                with suppress(FileExistsError):
+                    os.link(beside, note)  # whole or not at all: another process may read it now
+            finally:
+                beside.unlink()
         return note.parent / f"{note.read_text().strip()}.fence"
     except OSError:
         raise LedgerFailed(UNWRITABLE) from None

@@ -8,8 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
-from sfumato.ledger.fence import GONE, WAIT_S, Fence, Mark, stuck
+from sfumato.errors import ConfigError, LedgerFailed
+from sfumato.ledger.fence import GONE, NO_MARK, WAIT_S, Fence, Mark, stuck
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.postgres_connection import connect
 from sfumato.ledger.store import CLOSED, FORKED, raise_bare
@@ -80,7 +80,7 @@ class PostgresFence(Fence):
             return before[1]
         try:
             found = Mark.from_line(line.encode())
-        except (ValueError, TypeError, KeyError, AttributeError, InvalidArgument):
+        except NO_MARK:
             raise LedgerFailed(DAMAGED) from None
         self._read, self._synced = (state, found), found
         return found
