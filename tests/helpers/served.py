@@ -82,8 +82,9 @@ class Reply:
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """All of it but what names the call."""
-        return self.status, sorted(pair for pair in self.pairs if pair[0] != "x-request-id"), self.body
+        """All of it but what names the call, and whether its own body was left unread."""
+        kept = sorted(pair for pair in self.pairs if pair[0] not in ("x-request-id", "connection"))
+        return self.status, kept, self.body
 
 
 class Served:

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
 from sfumato.ledger import find_store
-from sfumato.service import app as app_module
+from sfumato.service import readiness
 from sfumato.service import server as server_module
 from tests.helpers.served import TOP, Served, check_schema
 
@@ -38,7 +38,7 @@ class TestOneService:
 
     def test_a_slow_check_is_not_ready(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         gate = threading.Event()
-        monkeypatch.setattr(app_module, "MAX_READINESS_S", 0.1)
+        monkeypatch.setattr(readiness, "MAX_READINESS_S", 0.1)
         monkeypatch.setattr(served.session, "check", lambda: {"ledger": "ok" if gate.wait(10) else ""})
         try:
             reply = served.get("/readyz")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,8 @@ from sfumato.session import Session
 
 GRACE_S = 30  # running requests may end within this time after a stop; what has not ended then stays reserved
 BACKLOG = 2048
+RECEIVE_BYTES = 1 << 15  # of a connection, in the kernel: what a stranger can send before the key is checked
+SWITCH_S = 0.0005  # between threads of Python; the usual 5 ms would add up for a call that waits for disk or engine
 KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that none is closed while a proxy uses it
 
 _LOG = logging.getLogger("sfumato.service")
@@ -66,8 +69,7 @@ def _serve_here(config: Config, log_level: str, announce: Callable[[str], None])
     except BaseException:
         session.close()
         raise
-    log_to_stderr(log_level)
-    set_up_tracing()
+    prepare_process(log_level)
     app = create_app(session)
     announce(url_of(listener))
     uvicorn.Server(uvicorn_config(app)).run([listener])
@@ -95,14 +97,20 @@ def _serve_by_workers(file: str, config: Config, log_level: str, announce: Calla
 
 def create_worker() -> Middleware:
     """The application of one of several worker processes."""
-    log_to_stderr(os.environ[_LEVEL])
-    set_up_tracing()
+    prepare_process(os.environ[_LEVEL])
     try:
         return create_app(Session(load_config(os.environ[_FILE]), finish=False))
     except SfumatoError as error:
         # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
         _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
         raise SystemExit(1) from None
+
+
+def prepare_process(log_level: str) -> None:
+    """Logs, traces and threads of a process that serves."""
+    log_to_stderr(log_level)
+    set_up_tracing()
+    sys.setswitchinterval(SWITCH_S)
 
 
 def uvicorn_config(app: Middleware | str, *, factory: bool = False, workers: int = 1) -> uvicorn.Config:
@@ -131,6 +139,7 @@ def bind(host: str, port: int) -> socket.socket:
     listener = socket.socket(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)  # connections inherit it
         listener.bind((host, port))
         listener.listen(BACKLOG)  # calls before the first worker is up wait, and are not refused
         listener.set_inheritable(True)

@@ -1,0 +1,1 @@
+"""Attacks on a running system, each of which once did harm."""
