@@ -23,12 +23,12 @@ from sfumato.demo import sample
 
 MEMBERS = 5_000
 CONNECTIONS, QUIET, BUSY, TARGET = 200, 60, 60, 2.0
-ANALYSTS = '[analysts.ben]\nbudget = "ample"\n[service]\nrate_per_minute = 0\npad_ms = 0\n'
+ANALYSTS = '[analysts.ben]\nbudget = "ample"\n[service]\nrate_per_minute = 0\npad_ms = {}\n'
 
 
 def report() -> str:
     with tempfile.TemporaryDirectory() as place:
-        config = _configured(Path(place))
+        config = prepare(Path(place))
         anna, ben = new_key_for(config, "anna"), new_key_for(config, "ben")
         rows = []
         with process([*SERVE, "--config", str(config)]) as (service, _):
@@ -47,21 +47,26 @@ def report() -> str:
     )
 
 
-def _configured(folder: Path) -> Path:
+def prepare(folder: Path, pad_ms: int = 0) -> Path:
     with duckdb.connect(folder / "data.duckdb") as connection:
         sample.generate(connection, MEMBERS)
         connection.execute("CREATE OR REPLACE TABLE engagements AS SELECT *, 0 AS n FROM engagements")
     new_key(folder / "noise.key")
     (folder / "books").mkdir()
     config = folder / "sfumato.toml"
-    config.write_text(CONFIG.format(source="engagements") + ANALYSTS)
+    config.write_text(CONFIG.format(source="engagements") + ANALYSTS.format(pad_ms))
     return config
+
+
+def new_question(service: str, key: str, number: int, path: str = "/v1/answers") -> bytes:
+    """The request for a question that every number makes another one."""
+    return post(service, path, {"sql": QUESTION.format("engagements", number)}, key)
 
 
 def _new_questions(service: str, key: str, path: str = "/v1/answers") -> Iterator[bytes]:
     """Requests that were never made before, in any process."""
     for number in itertools.count(int.from_bytes(os.urandom(5))):
-        yield post(service, path, {"sql": QUESTION.format("engagements", number)}, key)
+        yield new_question(service, key, number, path)
 
 
 def _waits(service: str, key: str, times: int) -> list[float]:

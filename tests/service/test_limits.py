@@ -62,6 +62,24 @@ class TestLimits:
         assert (reply.status, reply.kind) == (400, "invalid-argument")
         assert reply.json["detail"].startswith("body:")
 
+    TWICE = (
+        ('{"sql": "SELECT 1", "sql": "SELECT members FROM engagements"}', "sql"),
+        (
+            '{"type": "total", "table": "engagements", "measure": "members", "where": {"region": "emea", "region": 1}}',
+            "region",
+        ),
+        ('{"type": "total", "where": {"or": [{"not": {"n": 1, "n": 2}}]}}', "n"),
+        ('{"a": {"k": 1, "\\u006b": 1}}', "k"),
+        ('{"\\ud800": 1, "\\ud800": 2}', "\\ud800"),
+    )
+
+    @pytest.mark.parametrize(("body", "key"), TWICE, ids=range(len(TWICE)))
+    @pytest.mark.parametrize("path", ["/v1/answers", "/v1/estimates", "/v1/reports"])
+    def test_a_key_twice(self, shared: Served, path: str, body: str, key: str) -> None:
+        reply = shared.call("POST", path, key=shared.key(), body=body.encode())
+        assert (reply.status, reply.kind) == (400, "invalid-argument")
+        assert reply.json["detail"] == f"body: has the key '{key}' twice in one object; keep one of them"
+
     @pytest.mark.parametrize(
         ("body", "depth"),
         [

@@ -36,6 +36,17 @@ class TestOneService:
         with pytest.raises((ConfigError, InvalidArgument), match="host: must name an address"):
             server_module.serve(str(path), host=None if host else "", announce=print)
 
+    @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "answers.example.com"])  # noqa: S104
+    @pytest.mark.parametrize("by_option", [True, False])
+    def test_a_host_that_others_reach_needs_a_word(self, serving: Serving, host: str, by_option: bool) -> None:
+        path = serving().world.path
+        if not by_option:
+            path.write_text(path.read_text().replace("[service]", f'[service]\nhost = "{host}"'))
+        with pytest.raises(
+            (ConfigError, InvalidArgument), match=r"host: .*keys and answers travel readable.*--behind-proxy"
+        ):
+            server_module.serve(str(path), host=host if by_option else None, announce=print)
+
     def test_a_slow_check_is_not_ready(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         gate = threading.Event()
         monkeypatch.setattr(readiness, "MAX_READINESS_S", 0.1)

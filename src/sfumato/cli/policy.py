@@ -42,7 +42,7 @@ def check(as_json: bool, config: str) -> None:
     from sfumato.reports.policies import report_policies, report_problems
 
     settings = read_settings(config)
-    found: dict[str, Any] = {"problems": [], "tables": [], "reports": []}
+    found: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "service": {"pad_ms": settings.pad_ms}}
     with _open_catalog(settings) as catalog:
         none = "there is no [tables.NAME] in the file, so nothing can be asked; `sfumato init` writes one"
         problems = list(catalog.problems()) if settings.tables else [ConfigError("tables", none)]

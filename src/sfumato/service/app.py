@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -86,40 +86,14 @@ def create_app(session: Session) -> Middleware:
     add_api_routes(app, calls)
     add_probe_routes(app, calls, telemetry)
     add_pages(app)
-    return Middleware(app, session.config.service, telemetry, calls.find_cached)
+    return Middleware(app, session.config, telemetry, calls.find_cached)
 
 
 def add_api_routes(app: FastAPI, calls: Calls) -> None:
     """The routes that need a key or a token."""
-    # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
-    with_key, with_token = pools.authentication_pool(), pools.authentication_pool()
     asking, reporting = Pool(*pools.ASK), Pool(*pools.REPORT)
     estimating, reading = Pool(*pools.ESTIMATE), Pool(*pools.READ)
-
-    async def authenticate(authorization: str | None) -> Authenticated:
-        known = calls.recognise(authorization)
-        if known is not None:
-            return known
-        if authorization is None:
-            return calls.authenticate(None)  # raises, and waits for nothing
-        pool = with_key if START in authorization[:20] else with_token
-        # All callers who were never seen share one turn: they are not told apart before they are authenticated.
-        return await pool.run(calls.recall_analyst(authorization), partial(calls.authenticate, authorization))
-
-    async def respond(request: Request, right: Right, pool: Pool, work: Work) -> Response:
-        record = request.scope[RECORD]
-        try:
-            caller = await authenticate(request.headers.get("authorization"))
-            calls.admit(caller, right, record)
-            if request.method == "POST":
-                caller = replace(caller, body=await request.scope[BODY].read(caller.analyst))
-            return await pool.run(caller.analyst, partial(work, caller))
-        except BodyTooLarge as error:
-            return problem_reply(record, error, name="too-large")
-        except SfumatoError as error:
-            return problem_reply(record, error)
-        except Disconnected:
-            return Response(status_code=CLOSED_REQUEST)
+    respond = _create_responder(calls)
 
     @app.post(ANSWERS, **openapi.options("ask"))
     async def ask(request: Request) -> Response:
@@ -158,6 +132,39 @@ def add_api_routes(app: FastAPI, calls: Calls) -> None:
         query = request.query_params
         arguments = query.get("since"), query.get("until"), query.getlist("budget")
         return await respond(request, "usage", estimating, lambda caller: calls.usage(caller, *arguments))
+
+
+def _create_responder(calls: Calls) -> Callable[[Request, Right, Pool, Work], Awaitable[Response]]:
+    """What the routes with a key have in common: the key, the rate and the right, the body, and then the work."""
+    # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
+    with_key, with_token = pools.authentication_pool(), pools.authentication_pool()
+
+    async def authenticate(authorization: str | None) -> Authenticated:
+        known = calls.recognise(authorization)
+        if known is not None:
+            return known
+        if authorization is None:
+            return calls.authenticate(None)  # raises, and waits for nothing
+        pool = with_key if START in authorization[:20] else with_token
+        # All callers who were never seen share one turn: they are not told apart before they are authenticated.
+        return await pool.run(calls.recall_analyst(authorization), partial(calls.authenticate, authorization))
+
+    async def respond(request: Request, right: Right, pool: Pool, work: Work) -> Response:
+        record = request.scope[RECORD]
+        try:
+            caller = await authenticate(request.headers.get("authorization"))
+            calls.admit(caller, right, record)
+            if request.method == "POST":
+                caller = replace(caller, body=await request.scope[BODY].read(caller.analyst))
+            return await pool.run(caller.analyst, partial(work, caller))
+        except BodyTooLarge as error:
+            return problem_reply(record, error, name="too-large")
+        except SfumatoError as error:
+            return problem_reply(record, error)
+        except Disconnected:
+            return Response(status_code=CLOSED_REQUEST)
+
+    return respond
 
 
 def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:

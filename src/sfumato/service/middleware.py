@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from sfumato.config import ServiceSettings
+from sfumato.config import Config
 from sfumato.errors import Failed
 from sfumato.service.bodies import BODY, Body, HeldBytes, Message, Receive, Scope, header
 from sfumato.service.reply import problem_reply
@@ -45,9 +45,10 @@ _REPLACEABLE = frozenset((b"content-security-policy", b"cache-control"))
 class Middleware:
     """An ASGI application around another."""
 
-    def __init__(self, app: Application, settings: ServiceSettings, telemetry: Telemetry, shortcut: Shortcut) -> None:
-        self._app, self._settings, self._telemetry, self._shortcut = app, settings, telemetry, shortcut
-        self._held = HeldBytes(settings.max_request_bytes)
+    def __init__(self, app: Application, config: Config, telemetry: Telemetry, shortcut: Shortcut) -> None:
+        self._app, self._telemetry, self._shortcut = app, telemetry, shortcut
+        self._pad_ms, self._max_bytes = config.pad_ms, config.service.max_request_bytes
+        self._held = HeldBytes(self._max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,9 +66,9 @@ class Middleware:
             await self._measure(scope, receive, send, record)
 
     async def _measure(self, scope: Scope, receive: Receive, send: Send, record: CallRecord) -> None:
-        pad_ms = self._settings.pad_ms if scope["path"].startswith("/v1/") else 0
+        pad_ms = self._pad_ms if scope["path"].startswith("/v1/") else 0
         padded = _PaddedSend(send, record, pad_ms)
-        body = Body(scope, receive, self._settings.max_request_bytes, self._held, padded.restart_clock)
+        body = Body(scope, receive, self._max_bytes, self._held, padded.restart_clock)
         padded.body = scope[BODY] = body
         try:
             await self._respond(scope, receive, padded, record)

@@ -34,8 +34,8 @@ class Pool:
 
     Queued calls start in turns, one analyst after the other (round robin). An analyst who is the only active one uses
     up to `per_analyst` threads. Several active analysts divide the cores of the machine among them, at least one thread
-    each: more threads of one would slow down the calls of the others. At most `max_queued` calls of an analyst wait, each
-    at most `max_wait_s`.
+    each: more threads of one would slow down the calls of the others. At most `max_queued` calls of an analyst wait,
+    each at most `max_wait_s`.
     """
 
     def __init__(

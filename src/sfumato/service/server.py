@@ -19,6 +19,7 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from sfumato.client.base import is_loopback
 from sfumato.config import Config, load_config
 from sfumato.errors import ConfigError, Failed, InvalidArgument, SfumatoError
 from sfumato.ledger import find_store
@@ -33,6 +34,11 @@ RECEIVE_BYTES = 1 << 15  # of a connection, in the kernel: what a stranger can s
 SWITCH_S = 0.0005  # between threads of Python; the usual 5 ms would add up for a call that waits for disk or engine
 KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that none is closed while a proxy uses it
 
+EXPOSED = (
+    "is reached by other machines without TLS, so keys and answers travel readable; use 127.0.0.1, or add "
+    "--behind-proxy if a proxy with TLS is in front, or --plain-http if the network is trusted"
+)
+
 _LOG = logging.getLogger("sfumato.service")
 
 # How the worker processes get their arguments. Not SFUMATO_*: those are settings.
@@ -45,15 +51,21 @@ def serve(
     host: str | None = None,
     port: int | None = None,
     workers: int | None = None,
+    is_exposed: bool = False,
     log_level: str = "info",
     announce: Callable[[str], None],
 ) -> None:
-    """Serve a configuration until the process is stopped. `announce` is called with the URL once it is bound."""
+    """Serve a configuration until the process is stopped. `announce` is called with the URL once it is bound.
+
+    A host that other machines can reach is refused unless `is_exposed`: this is HTTP without TLS.
+    """
     config = load_config(file)
     if host == "":
         raise InvalidArgument("--host", "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
     options: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     settings = replace(config.service, **{name: value for name, value in options.items() if value is not None})
+    if not (is_exposed or is_loopback(settings.host)):
+        raise ConfigError("service.host", EXPOSED) if host is None else InvalidArgument("--host", EXPOSED)
     config = replace(config, service=settings)
     if settings.workers == 1:
         with find_store(config.ledger, config.folder).lock_service():

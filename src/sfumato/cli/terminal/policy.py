@@ -29,7 +29,10 @@ def render_questions(config: str, found: Mapping[str, Any]) -> RenderableType:
         for report in found["reports"]
         for block in (Words(f"report {report['report']}", "bold"), _report_block(report))
     )
-    return stack([paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports])
+    pad_ms = found["service"]["pad_ms"]
+    steps = f"begin at multiples of {pad_ms:,} ms" if pad_ms else "are not padded"
+    padding = paragraphs(f"Responses of the service {steps} ([service] pad_ms).")
+    return stack([paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports, padding])
 
 
 def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
