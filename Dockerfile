@@ -27,4 +27,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
 ENTRYPOINT ["sfumato"]
-CMD ["serve", "--config", "/etc/sfumato/sfumato.toml", "--host", "0.0.0.0", "--port", "8080"]
+CMD ["serve", "--config", "/etc/sfumato/sfumato.toml", "--host", "0.0.0.0", "--behind-proxy", "--port", "8080"]

@@ -67,10 +67,10 @@ def configured(folder: Path) -> tuple[Path, int]:
     return config, events
 
 
-def new_key_for(config: Path) -> str:
+def new_key_for(config: Path, analyst: str = "anna") -> str:
     read = load_config(config)
     with open_ledger(read.ledger, read.folder) as ledger:
-        return ApiKeys(ledger).create("anna", "analyst", None, now())[0]
+        return ApiKeys(ledger).create(analyst, "analyst", None, now())[0]
 
 
 @contextmanager

@@ -87,7 +87,8 @@ PROBLEM_TYPES = (
     ),
     ProblemType(
         *("rate-limited", "Rate limited", 429, RateLimited),
-        "More calls per minute than an analyst may make. Nothing was charged; wait for `Retry-After` seconds.",
+        "More calls per minute than an analyst may make, too many calls in a queue, or more bytes of bodies than the "
+        "service holds at a time. Nothing was charged; wait for `Retry-After` seconds.",
     ),
     ProblemType(
         *("invalid-argument", "Invalid argument", 400, InvalidArgument),

@@ -17,6 +17,7 @@ import pytest
 from sfumato.accounting import Charge
 from sfumato.errors import LedgerFailed
 from sfumato.ledger import fence as fence_module
+from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.file_fence import FileFence
 from sfumato.ledger.postgres_fence import PostgresFence
 from tests.contracts.fence import mark
@@ -96,6 +97,7 @@ def thaw(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize("ending", ["thaw", "kill"])
 def test_a_process_that_holds_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     monkeypatch.setattr(fence_module, "WAIT_S", 0.3)
+    monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
     world = new_world(tmp_path / "world")
     with world.open() as session:
         with frozen(IN_FILE, str(world.fence), "0") as process:

@@ -96,6 +96,7 @@ def tamper(path: Path, table: str, column: str, choose: random.Random) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("damage_is_named")
 def test_every_change_of_every_column_is_named(busy: Path, tmp_path: Path) -> None:
     """At least 300 changes. That a table without a row is named too follows from the deletions."""
     folder = story.copy_world(tmp_path, ledger=False)

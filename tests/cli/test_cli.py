@@ -271,6 +271,11 @@ class TestAsking:
         ]
         assert rows[0] == rows[1] == rows[2]
 
+    def test_a_key_twice_is_refused(self) -> None:
+        text = '{"sql": "SELECT 1", "sql": "SELECT 2"}'
+        line = run_error("ask", "--analyst", "anna", "--request", "-", code=2, input=text)
+        assert "--request: has the key 'sql' twice" in line
+
     @pytest.mark.parametrize(
         "arguments", [(), (TOTAL, "--request", "-"), ("--request", "gone.json"), ("--request", ".")]
     )
@@ -549,6 +554,8 @@ class TestPolicy:
         page = run_page("policy", "check")
         assert max(map(len, page.splitlines())) <= 80
         assert "sfumato.toml fits the tables" in page
+        assert "begin at multiples of 100 ms" in page
+        assert run_json("policy", "check")["service"] == {"pad_ms": 100}
         [table] = run_json("policy", "check")["tables"]
         assert {column["name"]: column["mechanisms"] for column in table["columns"]} == {
             "article": ["unknown_gumbel"],

@@ -19,7 +19,7 @@ from tests.helpers.fake_service import KEY, Reading
 registry.register("sfumato", "sfumato.client.alchemy", "SfumatoDialect")
 registry.register("sfumato.https", "sfumato.client.alchemy", "SfumatoHttpsDialect")
 
-ADDRESS = f"sfumato://:{KEY}@sfumato.test:8080/"
+ADDRESS = f"sfumato+https://:{KEY}@sfumato.test:8080/"
 
 
 @pytest.fixture
@@ -50,11 +50,12 @@ def test_the_entry_points_are_declared():
 @pytest.mark.parametrize(
     ("address", "url", "options"),
     [
-        (ADDRESS, "http://sfumato.test:8080", {"key": KEY}),
+        (ADDRESS, "https://sfumato.test:8080", {"key": KEY}),
         ("sfumato+https://:k@host/", "https://host", {"key": "k"}),
         ("sfumato://:k@host:1/?tls=true", "https://host:1", {"key": "k"}),
         ("sfumato://host/under/path", "http://host/under/path", {"key": None}),
         ("sfumato://:a%2Fb@[::1]:8080", "http://[::1]:8080", {"key": "a/b"}),
+        ("sfumato://:k@host?allow_plain_http=true", "http://host", {"key": "k", "allow_plain_http": True}),
         ("sfumato://:k@host?timeout_s=5&retries=0", "http://host", {"key": "k", "timeout_s": 5.0, "retries": 0}),
     ],
 )
@@ -77,7 +78,7 @@ def test_a_key_as_a_user_is_refused_and_keys_are_not_shown(engine):
 
 def test_the_key_may_come_from_the_environment(monkeypatch, service):
     monkeypatch.setenv("SFUMATO_KEY", KEY)
-    made = sa.create_engine("sfumato://sfumato.test/", connect_args={"transport": httpx2.MockTransport(service)})
+    made = sa.create_engine("sfumato+https://sfumato.test/", connect_args={"transport": httpx2.MockTransport(service)})
     assert sa.inspect(made).get_table_names() == ["engagements"]
     made.dispose()
 

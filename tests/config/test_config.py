@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from sfumato.accounting import Charge
-from sfumato.config import Budget, Reference, Version, read_config
+from sfumato.config import Budget, Reference, Version, load_config, read_config
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import ConfigError, InvalidArgument
 from sfumato.query.policy import Measure, Prices
+from tests.helpers.worlds import new_world
 
 FOLDER = Path("/srv/sfumato")
 
@@ -372,3 +373,26 @@ def test_a_domain_is_not_read_from_the_people(table):
 def test_an_analyst_has_a_name():
     with pytest.raises(ConfigError, match="a name must not be empty"):
         read(FULL + '[analysts.""]\nbudget = "partner"\n')
+
+
+class TestPadding:
+    """Where several tenants can ask, responses are padded unless the owner says otherwise."""
+
+    @pytest.mark.parametrize(
+        ("analysts", "others", "written", "pad_ms"),
+        [
+            ("anna ben", "", "", 0),
+            ("anna", "", "", 0),
+            ("", "olga", "", 0),
+            ("anna ben", "olga", "", 100),
+            ("", "olga omar", "", 100),
+            ("anna", "acme", "", 100),
+            ("anna", "olga", "pad_ms = 0", 0),
+            ("anna", "olga", "pad_ms = 7", 7),
+            ("anna", "", "pad_ms = 7", 7),
+        ],
+    )
+    def test_in_force(self, tmp_path: Path, analysts: str, others: str, written: str, pad_ms: int) -> None:
+        world = new_world(tmp_path / "world", analysts=analysts, others=others)
+        world.path.write_text(world.path.read_text() + f"[service]\n{written}\n")
+        assert load_config(world.path).pad_ms == pad_ms

@@ -35,7 +35,7 @@ from sfumato.wire import (
     Tables,
 )
 
-URL = "http://sfumato.test:8080"
+URL = "https://sfumato.test:8080"
 KEY = "sfumato_" + "Zk3-" * 10 + "abc"
 SQL = "SELECT article, members FROM engagements GROUP BY article LIMIT 2"
 DIGEST = "sha256:" + "0f" * 32

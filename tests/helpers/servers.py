@@ -108,7 +108,11 @@ def start(
         "--json",
         *arguments,
     ]
-    settings = {"SFUMATO_SERVICE__RATE_PER_MINUTE": "0", "TMPDIR": str(_temporary(world))}
+    settings = {
+        "SFUMATO_SERVICE__RATE_PER_MINUTE": "0",
+        "SFUMATO_SERVICE__PAD_MS": "0",
+        "TMPDIR": str(_temporary(world)),
+    }
     with out.open("wb") as told, err.open("wb") as logged:
         process = subprocess.Popen(
             command, stdout=told, stderr=logged, env={**os.environ, **settings, **(env or {})}, start_new_session=True

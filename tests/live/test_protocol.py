@@ -228,9 +228,13 @@ class TestUpgrades:
 
 class TestRequests:
     def test_in_one_go_are_answered_in_order(self, server: Server, key: str) -> None:
-        pair = HEALTHY + estimated("wrong") + estimated(key)
-        with connected(server, pair * 20) as connection:
+        unknown = b"GET /v1/budget HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n\r\n"
+        with connected(server, (HEALTHY + unknown + estimated(key)) * 20) as connection:
             assert statuses(answered(connection, 60)) == [200, 401, 200] * 20
+
+    def test_behind_a_body_that_is_not_read_are_not_answered(self, server: Server, key: str) -> None:
+        with connected(server, HEALTHY + estimated("wrong") + estimated(key)) as connection:
+            assert statuses(all_of(connection)) == [200, 401]
 
     def test_beyond_so_many_in_one_go_are_not_kept(self, server: Server, key: str) -> None:
         with connected(server, estimated(key) * (MAX_PIPELINED + 1) + HEALTHY * 5000) as connection:
@@ -255,8 +259,8 @@ class TestRequests:
     def test_have_no_headers_behind_their_bodies(self, server: Server, key: str) -> None:
         head = b"POST /v1/estimates HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         trailer = f"2\r\n{{}}\r\n0\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
-        with connected(server, head + trailer + HEALTHY) as connection:
-            assert statuses(answered(connection, 2)) == [401, 200]
+        with connected(server, head + trailer) as connection:
+            assert statuses(all_of(connection)) == [401]
 
     def test_that_wait_to_be_told_to_continue_are(self, server: Server, key: str) -> None:
         whole = estimated(key, b"Expect: 100-continue")
@@ -265,6 +269,11 @@ class TestRequests:
             assert statuses(connection.recv(65536)) == [100]
             connection.sendall(whole[at:])
             assert statuses(answered(connection)) == [200]
+
+    def test_of_strangers_are_not_told_to_continue(self, server: Server) -> None:
+        whole = estimated("wrong", b"Expect: 100-continue")
+        with connected(server, whole[: whole.index(b"\r\n\r\n") + 4]) as connection:
+            assert statuses(all_of(connection)) == [401]
 
     def test_with_a_broken_body_are_refused_at_once(self, server: Server, key: str) -> None:
         broken = post("/v1/estimates", key, b"x\r\n", b"Transfer-Encoding: chunked", sized=False)

@@ -89,7 +89,7 @@ def test_what_does_not_end_stays_reserved_and_is_finished_by_the_next(tmp_path, 
         assert server.process.wait(PATIENCE_S) in ENDS  # it ends, though what is running never would
         assert time.monotonic() - since > 1.5  # not before the grace is over
         reply = running.result()
-    assert (reply.status_code, reply.json()["type"], reply.headers["retry-after"]) == (503, "/problems/failed", "1")
+    assert (reply.status_code, reply.json()["type"], reply.headers["retry-after"]) == (503, "/problems/failed", "5")
     assert holds(world) == 1
     assert list((world.folder / "tmp").iterdir()) == []
     again = serve(world)
@@ -138,7 +138,7 @@ def test_the_ledger_that_goes_away_is_told_and_comes_back(tmp_path, serve):
     assert post(server, key, one_unit(1)).status_code == 200
     ledger, away = world.folder / "ledger.db", world.folder / "away.db"
     ledger.rename(away)
-    wait_until(lambda: httpx2.get(f"{server.url}/readyz").status_code == 503)  # a look is good for two seconds
+    wait_until(lambda: httpx2.get(f"{server.url}/readyz").status_code == 503)  # a check is good for one second
     ready = httpx2.get(f"{server.url}/readyz")
     assert (ready.status_code, ready.json()["checks"]["ledger"]) == (503, "not ok")
     assert httpx2.get(f"{server.url}/healthz").status_code == 200

@@ -15,7 +15,7 @@ from anyio.from_thread import BlockingPortal
 
 from sfumato.accounting import NOTHING
 from sfumato.ledger import ledger as ledger_module
-from sfumato.service import calls as calls_module
+from sfumato.service import readiness
 from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, UNKNOWN, Served, break_engine, digest_of
 
 Serving = Callable[..., Served]
@@ -244,8 +244,8 @@ class TestCharges:
 class TestReady:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(calls_module, "READINESS_TTL_S", 0.0)
         monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0.0)
+        monkeypatch.setattr(readiness, "INTERVAL_S", 0.0)
 
     @pytest.fixture
     def awake(self, served: Served) -> Served:
@@ -313,7 +313,7 @@ class TestReady:
 
     def test_looked_at_once_in_a_while(self, awake: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         awake.get("/readyz")
-        monkeypatch.setattr(calls_module, "READINESS_TTL_S", 60.0)
+        monkeypatch.setattr(readiness, "INTERVAL_S", 60.0)
         awake.world.fence.unlink()
         assert awake.get("/readyz").status == 200
 

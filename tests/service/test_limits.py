@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.accounting import NOTHING
-from sfumato.service import limits, middleware
+from sfumato.service import bodies, limits
 from tests.helpers.served import TOP, TOTAL, Served
 
 Serving = Callable[..., Served]
@@ -24,12 +24,13 @@ class TestLimits:
     def small(self, serving: Serving) -> Served:
         return serving(service={"rate_per_minute": 0, "max_request_bytes": self.MOST})
 
-    @pytest.mark.parametrize("path", ["/v1/answers", "/v1/estimates", "/v1/budget", "/healthz", "/nope"])
+    @pytest.mark.parametrize("path", ["/v1/answers", "/v1/estimates", "/v1/reports"])
     @pytest.mark.parametrize("chunked", [False, True])
     def test_too_large(self, small: Served, path: str, chunked: bool) -> None:
-        method = "POST" if path.endswith("s") else "GET"
         body = b"x" * (self.MOST + 1)
-        reply = small.call(method, path, body=[body[:1000], body[1000:]] if chunked else body)
+        sent = [body[:1000], body[1000:]] if chunked else body
+        encoding = {"transfer-encoding": "chunked"} if chunked else {}
+        reply = small.call("POST", path, key=small.key(), body=sent, headers=encoding)
         assert (reply.status, reply.kind, reply.headers["connection"]) == (413, "too-large", "close")
 
     def test_as_large_as_can_be(self, small: Served) -> None:
@@ -43,9 +44,8 @@ class TestLimits:
     def test_lengths_that_are_none(self, small: Served, length: str) -> None:
         if not length.isascii():
             length = "\xb2"
-        reply = small.call("POST", "/v1/answers", body=b"{}", headers={"content-length": length})
-        assert reply.status in (401, 413)
-        assert (reply.status == 401) == (length == "")
+        reply = small.call("POST", "/v1/answers", key=small.key(), body=b"{}", headers={"content-length": length})
+        assert reply.status == (413 if length else 422)
 
     BODIES = (
         *(b"", b"{", b"[]", b"1", b'"x"', b"null", b"\xff", b"\xef\xbb\xbf{}", b"{} {}", b"{'a': 1}", b'{"a": 1,}'),
@@ -61,6 +61,24 @@ class TestLimits:
         reply = shared.call("POST", path, key=shared.key(), body=body)
         assert (reply.status, reply.kind) == (400, "invalid-argument")
         assert reply.json["detail"].startswith("body:")
+
+    TWICE = (
+        ('{"sql": "SELECT 1", "sql": "SELECT members FROM engagements"}', "sql"),
+        (
+            '{"type": "total", "table": "engagements", "measure": "members", "where": {"region": "emea", "region": 1}}',
+            "region",
+        ),
+        ('{"type": "total", "where": {"or": [{"not": {"n": 1, "n": 2}}]}}', "n"),
+        ('{"a": {"k": 1, "\\u006b": 1}}', "k"),
+        ('{"\\ud800": 1, "\\ud800": 2}', "\\ud800"),
+    )
+
+    @pytest.mark.parametrize(("body", "key"), TWICE, ids=range(len(TWICE)))
+    @pytest.mark.parametrize("path", ["/v1/answers", "/v1/estimates", "/v1/reports"])
+    def test_a_key_twice(self, shared: Served, path: str, body: str, key: str) -> None:
+        reply = shared.call("POST", path, key=shared.key(), body=body.encode())
+        assert (reply.status, reply.kind) == (400, "invalid-argument")
+        assert reply.json["detail"] == f"body: has the key '{key}' twice in one object; keep one of them"
 
     @pytest.mark.parametrize(
         ("body", "depth"),
@@ -146,14 +164,10 @@ class TestLimits:
             assert time.process_time() - begun < 4  # milliseconds; comparing all pairs of characters takes hours
 
     def test_a_slow_body(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(middleware, "MAX_BODY_S", 0.01)
-        for method, path in (
-            ("POST", "/v1/answers"),
-            ("POST", "/v1/estimates"),
-            ("GET", "/v1/budget"),
-            ("GET", "/healthz"),
-        ):
-            reply = served.call(method, path, body=[b"{", b"}"], delay_s=0.1)
+        monkeypatch.setattr(bodies, "MAX_BODY_S", 0.01)
+        key, chunked = served.key(), {"transfer-encoding": "chunked"}
+        for path in ("/v1/answers", "/v1/answers", "/v1/estimates"):
+            reply = served.call("POST", path, key=key, body=[b"{", b"}"], delay_s=0.1, headers=chunked)
             assert (reply.status, reply.kind, reply.headers["connection"]) == (400, "invalid-argument", "close")
 
     def test_a_caller_who_leaves(self, served: Served) -> None:
@@ -166,11 +180,13 @@ class TestLimits:
             async def send(message: Any) -> None:
                 sent.append(message)
 
-            scope = {"type": "http", "method": "POST", "path": "/v1/answers", "headers": [], "query_string": b""}
+            headers = [(b"authorization", f"Bearer {served.key()}".encode())]
+            scope = {"type": "http", "method": "POST", "path": "/v1/answers", "headers": headers, "query_string": b""}
             await served.app(scope, receive, send)  # type: ignore[arg-type]
 
         served._portal.call(leave)
-        assert sent == []
+        assert [message.get("status") for message in sent if "status" in message] == [499]  # for the log
+        assert served.spent() == NOTHING
 
 
 class TestRates:

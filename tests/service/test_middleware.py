@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sfumato.service import middleware
+from sfumato.service import bodies, middleware
 from tests.helpers.served import TOP, UNKNOWN, Reply, Served, digest_of
 
 Serving = Callable[..., Served]
@@ -22,7 +21,7 @@ class TestPadding:
     def test_every_reply_begins_at_a_multiple(
         self, serving: Serving, monkeypatch: pytest.MonkeyPatch, took: float, late: float
     ) -> None:
-        """Measured from the end of the body: a late body must not cancel the padding."""
+        """Measured from the head, or from the end of a late body, which must not cancel the padding."""
         served = serving(service={"rate_per_minute": 0, "pad_ms": 100, "max_request_bytes": 2000})
         key, foreign = served.key(), served.key("ben")
         digest = digest_of(served.ask(foreign))
@@ -38,16 +37,19 @@ class TestPadding:
             ticks["slept"], ticks["waits"] = ticks["now"], ticks["waits"] + 1
 
         loop = SimpleNamespace(time=now)
-        faked = SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep, timeout=asyncio.timeout)
-        monkeypatch.setattr(middleware, "asyncio", faked)
-        received = middleware._read_body
+        monkeypatch.setattr(middleware, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep))
+        received = bodies.Body._read
 
-        async def slowly(*arguments: Any) -> bytes:
-            body = await received(*arguments)
+        async def read(self: bodies.Body) -> bytes:
+            content = await received(self)
             ticks["now"] += late
-            return body
+            ticks["read"] = ticks["now"] + took  # the look at the clock when it is complete
+            if late:
+                self._on_late()
+            return content
 
-        monkeypatch.setattr(middleware, "_read_body", slowly)
+        monkeypatch.setattr(bodies.Body, "_read", read)
+        monkeypatch.setattr(bodies, "LATE_S", 60.0)
         calls: list[Callable[[], Reply]] = [
             lambda: served.ask(key),
             *([lambda: served.ask(key)] * 3),
@@ -61,11 +63,11 @@ class TestPadding:
             lambda: served.call("POST", "/v1/answers", body=b"x" * 2001),
         ]
         for at, call in enumerate(calls, start=1):
-            ticks["now"] = 0.0
+            ticks["now"], ticks["read"] = 0.0, None
             call()
             assert ticks["waits"] == at
-            # Looked at on arrival, and again when the whole body is there, which that of the last call never is.
-            began = took if at == len(calls) else 2 * took + late
+            # From the arrival of the head; if the body was late, from its end.
+            began = ticks["read"] if late and ticks["read"] else took
             past = (ticks["slept"] - began) / 0.1
             assert abs(past - round(past)) < 1e-6
             assert round(past) >= 1

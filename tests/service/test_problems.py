@@ -229,7 +229,7 @@ class TestLedgerFailures:
             assert (reply.status, reply.kind) == (503, "ledger-failed")
             assert str(served.world.folder) not in reply.body.decode()
             assert served.world.folder.name not in reply.body.decode()
-            assert reply.headers["retry-after"] == "1"
+            assert reply.headers["retry-after"] == "5"
 
     def test_no_fence(self, served: Served) -> None:
         key = served.key()
@@ -294,7 +294,7 @@ class TestUnexpected:
         reply = served.get("/v1/budget?sentinel-4711", key)
         monkeypatch.undo()
         logger.manager._clear_cache()
-        assert (reply.status, reply.kind, reply.headers["retry-after"]) == (503, "failed", "1")
+        assert (reply.status, reply.kind, reply.headers["retry-after"]) == (503, "failed", "5")
         [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
         assert re.fullmatch(r"ZeroDivisionError at (\S+:\d+ \S+( > )?)+", line["error"])
         assert line["request_id"] == reply.headers["x-request-id"]

@@ -308,7 +308,7 @@ class TestFailures:
                 patched.setattr(engine_of(ads), "run", fail)
                 question = {**BY_DAY, "end": "2026-11-02" if isinstance(error, RuntimeError) else "2026-11-01"}
                 reply = ads.report(key, question)
-            assert (reply.status, reply.kind, reply.headers["retry-after"]) == (503, "engine-failed", "1")
+            assert (reply.status, reply.kind, reply.headers["retry-after"]) == (503, "engine-failed", "5")
             assert b"sentinel" not in reply.body
             assert ads.report(key, question).status == 200
         assert not ads.spent()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
-from sfumato.service import app as app_module
+from sfumato.service import readiness
 from sfumato.service import server as server_module
 from tests.helpers.served import TOP, Served, check_schema
 
@@ -36,9 +36,20 @@ class TestOneService:
         with pytest.raises((ConfigError, InvalidArgument), match="host: must name an address"):
             server_module.serve(str(path), host=None if host else "", announce=print)
 
+    @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "answers.example.com"])  # noqa: S104
+    @pytest.mark.parametrize("by_option", [True, False])
+    def test_a_host_that_others_reach_needs_a_word(self, serving: Serving, host: str, by_option: bool) -> None:
+        path = serving().world.path
+        if not by_option:
+            path.write_text(path.read_text().replace("[service]", f'[service]\nhost = "{host}"'))
+        with pytest.raises(
+            (ConfigError, InvalidArgument), match=r"host: .*keys and answers travel readable.*--behind-proxy"
+        ):
+            server_module.serve(str(path), host=host if by_option else None, announce=print)
+
     def test_a_slow_check_is_not_ready(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         gate = threading.Event()
-        monkeypatch.setattr(app_module, "MAX_READINESS_S", 0.1)
+        monkeypatch.setattr(readiness, "MAX_READINESS_S", 0.1)
         monkeypatch.setattr(served.session, "check", lambda: {"ledger": "ok" if gate.wait(10) else ""})
         try:
             reply = served.get("/readyz")

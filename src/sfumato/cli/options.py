@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -66,8 +67,14 @@ def read_question(sql: str | None, request: str | None) -> RequestLike:
             text = file.read(MAX_REQUEST + 1)
     except (OSError, UnicodeDecodeError):
         raise InvalidArgument("--request", f"{request!r} cannot be read") from None
+    from sfumato.query.request import unique_object
+
     try:
-        question = json.loads(text if len(text) <= MAX_REQUEST else "")
+        question = json.loads(
+            text if len(text) <= MAX_REQUEST else "", object_pairs_hook=partial(unique_object, "--request")
+        )
+    except InvalidArgument:
+        raise
     except (ValueError, RecursionError):
         question = None
     if not isinstance(question, dict):

@@ -49,6 +49,7 @@ def check(as_json: bool, config: str) -> None:
     settings = read_settings(config)
     check_fence_place(settings.ledger, settings.folder)
     found: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "sums": [], "warnings": []}
+    found["service"] = {"pad_ms": settings.pad_ms}
     sums: list[SourceGuarantee] = []
     warnings = list(right_warnings(settings))
     with _open_catalog(settings) as catalog:

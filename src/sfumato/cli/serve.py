@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -17,13 +18,26 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--host", metavar="ADDRESS", help="Where to listen; without it [service] host, or 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1, 256), metavar="N", help="Processes; several need PostgreSQL.")
+@click.option(
+    "--behind-proxy",
+    "exposure",
+    flag_value="proxy",
+    help="Other machines may connect: a proxy with TLS is in front.",
+)
+@click.option(
+    "--plain-http",
+    "exposure",
+    flag_value="plain",
+    help="Other machines may connect without TLS: keys and answers travel readable.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="For stderr.")
 @with_json
-def serve(as_json: bool, config: str, host: str | None, port: int | None, workers: int | None, log_level: str) -> None:
+def serve(as_json: bool, config: str, exposure: str | None, log_level: str, **options: Any) -> None:
     """Answer questions over HTTP until stopped.
 
     Callers need keys: `sfumato keys create`. The page /docs describes the interface and has a form to try it. Put a
-    proxy with TLS in front before other machines can reach it. Logs are JSON lines on stderr. After Ctrl-C or SIGTERM,
+    proxy with TLS in front before other machines can reach it; a --host that they can reach needs --behind-proxy or
+    --plain-http. Logs are JSON lines on stderr. After Ctrl-C or SIGTERM,
     questions that are running are answered first; one that takes too long stays reserved, and is finished on the next
     start.
 
@@ -40,4 +54,6 @@ def serve(as_json: bool, config: str, host: str | None, port: int | None, worker
         where = {"url": url, "docs": f"{url}/docs"}
         click.echo(json.dumps(where) if as_json else f"Sfumato answers at {url}; the interface is at {url}/docs")
 
-    run(config, host=host, port=port, workers=workers, log_level=log_level, announce=announce)
+    if exposure == "plain":
+        click.echo("Keys and answers travel readable: this is plain HTTP.", err=True)
+    run(config, **options, is_exposed=exposure is not None, log_level=log_level, announce=announce)

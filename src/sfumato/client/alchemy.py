@@ -5,7 +5,8 @@
     engine = create_engine("sfumato://:KEY@127.0.0.1:8080/")          # the key may also be in SFUMATO_KEY
     pandas.read_sql("SELECT article, members FROM engagements GROUP BY article LIMIT 10", engine)
 
-`sfumato+https://`, or `?tls=true`, is for services behind TLS; `timeout_s` and `retries` can be set there too.
+`sfumato+https://`, or `?tls=true`, is for services behind TLS; `timeout_s`, `retries` and `allow_plain_http` can be set
+there too.
 
 A table has the columns of its policy, then its privacy unit, which can only be counted (`COUNT(DISTINCT unit)`), and
 then its measures, which stand for their counts (`SELECT article, members ... GROUP BY article`).
@@ -32,6 +33,7 @@ _OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "tls": lambda text: _TRUTHS[text.lower()],
     "timeout_s": float,
     "retries": int,
+    "allow_plain_http": lambda text: _TRUTHS[text.lower()],
 }
 
 

@@ -39,10 +39,11 @@ class AsyncClient(ClientBase):
         *,
         timeout_s: float = 60,
         retries: int = 3,
+        allow_plain_http: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[object]] | None = None,
     ) -> None:
-        super().__init__(url, key, timeout_s, retries)
+        super().__init__(url, key, timeout_s, retries, allow_plain_http)
         self._sleep: Callable[[float], Awaitable[object]] = sleep or _sleep
         self._client = self._http.AsyncClient(transport=transport, **self._options())
 

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     import httpx2
 
 KEY_VARIABLE = "SFUMATO_KEY"
+PLAIN_HTTP = (
+    "sends the key and the answers readable over the network, because it is http:// and not this machine; "
+    "use https://, or pass allow_plain_http=True if the network is trusted"
+)
 _EXAMPLE = "such as http://127.0.0.1:8080"
 
 
 class ClientBase:
     """The address of a service and a key to it."""
 
-    def __init__(self, url: str, key: str | None, timeout_s: float, retries: int) -> None:
+    def __init__(self, url: str, key: str | None, timeout_s: float, retries: int, allow_plain_http: bool) -> None:
         try:
             import httpx2
         except ModuleNotFoundError as missing:
@@ -32,6 +36,8 @@ class ClientBase:
             httpx2.URL(self.url)
         except httpx2.InvalidURL:
             raise InvalidArgument("url", f"must be an address, {_EXAMPLE}") from None
+        if not (allow_plain_http is True or keeps_secret(self.url)):
+            raise InvalidArgument("url", PLAIN_HTTP)
         self._retries = whole("retries", retries, at_most=100)
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < 1e6:
             raise InvalidArgument("timeout_s", "must be a number of seconds greater than zero")
@@ -74,6 +80,22 @@ class ClientBase:
         if isinstance(error, self._http.TimeoutException):
             return Lost(f"nothing came {late}", arrived=True)
         return Lost("the connection broke off", arrived=True)
+
+
+def keeps_secret(url: str) -> bool:
+    """Whether a key that is sent there cannot be read on its way: by TLS, or because it is this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this address is reached from this machine only."""
+    from ipaddress import ip_address  # takes a while to import, and names of hosts are rare
+
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _address(url: str) -> str:

@@ -36,7 +36,8 @@ class Client(ClientBase):
     The calls, their records and their exceptions are those of `Session`, without `analyst`. Without `key` it is the
     one in the environment, as SFUMATO_KEY. A call that is lost, or that the service cannot answer at the moment, is
     sent again up to `retries` times. Every question has an idempotency key, so it is never charged twice.
-    `timeout_s` is how long a connection, and then each part of the reply, may take. `transport` is one of httpx2.
+    A key is sent over TLS (https://) or to this machine only, unless `allow_plain_http` is set. `timeout_s` is how long
+    a connection, and then each part of the reply, may take. `transport` is one of httpx2.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class Client(ClientBase):
         *,
         timeout_s: float = 60,
         retries: int = 3,
+        allow_plain_http: bool = False,
         transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        super().__init__(url, key, timeout_s, retries)
+        super().__init__(url, key, timeout_s, retries, allow_plain_http)
         self._sleep = sleep
         self._client = self._http.Client(transport=transport, **self._options())
 

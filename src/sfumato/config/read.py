@@ -215,7 +215,7 @@ def read_service(section: Section) -> ServiceSettings:
         host=host,
         port=section.whole("port", usual.port, at_most=65_535),
         workers=section.whole("workers", usual.workers, at_least=1, at_most=256),
-        pad_ms=section.whole("pad_ms", usual.pad_ms, at_most=60_000),
+        pad_ms=section.whole("pad_ms", at_most=60_000) if section.has("pad_ms") else usual.pad_ms,
         rate_per_minute=section.whole("rate_per_minute", usual.rate_per_minute, at_most=10**9),
         max_request_bytes=section.whole("max_request_bytes", usual.max_request_bytes, at_least=1024, at_most=1 << 24),
         oidc=section.section("oidc", read_oidc, None),

@@ -231,15 +231,22 @@ class Oidc:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """The HTTP service. With `pad_ms`, every response takes a multiple of that time. A rate of 0 is no limit."""
+    """The HTTP service. With `pad_ms`, every response takes a multiple of that time. A rate of 0 is no limit.
+
+    `Config.pad_ms` is the padding in force.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
-    pad_ms: int = 0
+    pad_ms: int | None = None
     rate_per_minute: int = 6000
     max_request_bytes: int = 1 << 18
     oidc: Oidc | None = None
+
+
+SHARED_PAD_MS = 100
+"""Where tenants share a table. Below it, a tenant can tell by time what another has asked: `benchmarks/padding.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +309,20 @@ class Config:
     service: ServiceSettings = field(default_factory=ServiceSettings)
     reports: Mapping[str, ReportSettings] = field(default_factory=dict)
     digest: str = field(default="", compare=False)
+
+    @property
+    def pad_ms(self) -> int:
+        """The padding of response times in force: as written, or `SHARED_PAD_MS` where tenants share a table.
+
+        A tenant is an organisation, or an analyst without one.
+        """
+        if self.service.pad_ms is not None:
+            return self.service.pad_ms
+        tenants = {name: (each.organisation, "" if each.organisation else name) for name, each in self.analysts.items()}
+        for table in self.tables:
+            if len({tenants[name] for name in self.analysts if self.may_use(name, table)}) > 1:
+                return SHARED_PAD_MS
+        return 0
 
     def analyst(self, name: str) -> Analyst:
         """The analyst of this name, or a refusal that names the nearest."""

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from sfumato.errors import NotSupported
+from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.query.predicate import AnyOf, In, Interval, Predicate, Values
 from sfumato.query.values import json_value
 from sfumato.types import Value
@@ -145,3 +145,16 @@ def _range(interval: Interval) -> dict[str, Any]:
     low, high = interval
     bounds = ("ge" if low.side < 0 else "gt", low.value), ("lt" if high.side < 0 else "le", high.value)
     return {operator: json_value(value) for operator, value in bounds if value is not None}
+
+
+def unique_object(argument: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its pairs, an `object_pairs_hook` of `json`. A key that occurs twice is refused.
+
+    Readers of JSON differ in which of the two they take: what was checked might not be what is asked.
+    """
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgument(argument, f"has the key {twice[:60]!r} twice in one object; keep one of them")
+    return read

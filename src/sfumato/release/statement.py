@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidArgument
+from sfumato.query.request import unique_object
 
 if TYPE_CHECKING:
     from sfumato.release.statistics.base import Statistic
@@ -66,7 +68,7 @@ def statement_text(released: Released, file_format: str, sha256: str, facts: Map
 def parse_statement(text: str | bytes, place: str) -> dict[str, Any]:
     """A statement. Refuses one that lacks what readers rely on."""
     try:
-        statement = json.loads(text)
+        statement = json.loads(text, object_pairs_hook=partial(unique_object, "statement"))
     except (ValueError, RecursionError):
         raise InvalidArgument("table", f"the statement of {place} is not JSON; was it edited?") from None
     if not isinstance(statement, dict) or statement.get("format") != FORMAT:

@@ -1,6 +1,6 @@
 """The ASGI application: routes over a session.
 
-    Middleware -> route -> authenticate -> rate -> read the body -> session -> reply
+    Middleware -> route -> authenticate -> rate, right -> read the body -> queue -> session -> reply
                     └─ any refusal or failure -> problem
 
 Each route calls one method of `Calls` in a worker thread, because the engine and the ledger block.
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from typing import Any, TypeAlias
 
-from anyio import CapacityLimiter, move_on_after, to_thread
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -25,10 +26,12 @@ from sfumato.config import Right
 from sfumato.errors import Failed, InvalidArgument, NotFound, SfumatoError
 from sfumato.ledger.api_keys import START
 from sfumato.service import openapi, pools
+from sfumato.service.bodies import BODY, BodyTooLarge, Disconnected
 from sfumato.service.calls import ANSWERS, Authenticated, Calls, readiness_reply
 from sfumato.service.middleware import RECORD, Middleware
 from sfumato.service.pages import add_pages
 from sfumato.service.pools import Pool
+from sfumato.service.readiness import Probe
 from sfumato.service.reply import Health, json_reply, problem_reply
 from sfumato.service.sweeper import Sweeper
 from sfumato.service.telemetry import METRICS_TYPE, Telemetry
@@ -36,8 +39,7 @@ from sfumato.session import Session
 
 Work: TypeAlias = Callable[[Authenticated], Response]
 
-MAX_READINESS_S = 3.0
-AUTHENTICATION_THREADS = 8
+CLOSED_REQUEST = 499  # the caller is gone; for the log, as nginx writes it
 
 _LOG = logging.getLogger("sfumato.service")
 
@@ -84,39 +86,28 @@ def create_app(session: Session) -> Middleware:
     add_api_routes(app, calls)
     add_probe_routes(app, calls, telemetry)
     add_pages(app)
-    return Middleware(app, session.config.service, telemetry, calls.find_cached)
+    return Middleware(app, session.config, telemetry, calls.find_cached)
 
 
 def add_api_routes(app: FastAPI, calls: Calls) -> None:
     """The routes that need a key or a token."""
-    # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
-    with_key, with_token = CapacityLimiter(AUTHENTICATION_THREADS), CapacityLimiter(AUTHENTICATION_THREADS)
     asking, reporting = Pool(*pools.ASK), Pool(*pools.REPORT)
     estimating, reading = Pool(*pools.ESTIMATE), Pool(*pools.READ)
-
-    async def respond(request: Request, right: Right, pool: Pool, work: Work) -> Response:
-        authorization, record = request.headers.get("authorization"), request.scope[RECORD]
-        limiter = with_key if START in (authorization or "")[:20] else with_token
-        try:
-            caller = await to_thread.run_sync(calls.authenticate, authorization, right, record, limiter=limiter)
-            return await pool.run(caller.analyst, partial(work, caller))
-        except SfumatoError as error:
-            return problem_reply(record, error)
+    respond = _create_responder(calls)
 
     @app.post(ANSWERS, **openapi.options("ask"))
     async def ask(request: Request) -> Response:
-        body, key = await request.body(), request.headers.get("idempotency-key")
-        return await respond(request, "ask", asking, lambda caller: calls.ask(caller, body, key))
+        key = request.headers.get("idempotency-key")
+        return await respond(request, "ask", asking, lambda caller: calls.ask(caller, key))
 
     @app.post("/v1/reports", **openapi.options("report"))
     async def report(request: Request) -> Response:
-        body, key = await request.body(), request.headers.get("idempotency-key")
-        return await respond(request, "report", reporting, lambda caller: calls.report(caller, body, key))
+        key = request.headers.get("idempotency-key")
+        return await respond(request, "report", reporting, lambda caller: calls.report(caller, key))
 
     @app.post("/v1/estimates", **openapi.options("estimate"))
     async def estimate(request: Request) -> Response:
-        body = await request.body()
-        return await respond(request, "estimate", estimating, lambda caller: calls.estimate(caller, body))
+        return await respond(request, "estimate", estimating, calls.estimate)
 
     @app.get("/v1/answers/{digest}", **openapi.options("recall"))
     async def recall(request: Request) -> Response:
@@ -147,9 +138,42 @@ def add_api_routes(app: FastAPI, calls: Calls) -> None:
         return await respond(request, "usage", estimating, lambda caller: calls.usage(caller, *arguments))
 
 
+def _create_responder(calls: Calls) -> Callable[[Request, Right, Pool, Work], Awaitable[Response]]:
+    """What the routes with a key have in common: the key, the rate and the right, the body, and then the work."""
+    # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
+    with_key, with_token = pools.authentication_pool(), pools.authentication_pool()
+
+    async def authenticate(authorization: str | None) -> Authenticated:
+        known = calls.recognise(authorization)
+        if known is not None:
+            return known
+        if authorization is None:
+            return calls.authenticate(None)  # raises, and waits for nothing
+        pool = with_key if START in authorization[:20] else with_token
+        # All callers who were never seen share one turn: they are not told apart before they are authenticated.
+        return await pool.run(calls.recall_analyst(authorization), partial(calls.authenticate, authorization))
+
+    async def respond(request: Request, right: Right, pool: Pool, work: Work) -> Response:
+        record = request.scope[RECORD]
+        try:
+            caller = await authenticate(request.headers.get("authorization"))
+            calls.admit(caller, right, record)
+            if request.method == "POST":
+                caller = replace(caller, body=await request.scope[BODY].read(caller.analyst))
+            return await pool.run(caller.analyst, partial(work, caller))
+        except BodyTooLarge as error:
+            return problem_reply(record, error, name="too-large")
+        except SfumatoError as error:
+            return problem_reply(record, error)
+        except Disconnected:
+            return Response(status_code=CLOSED_REQUEST)
+
+    return respond
+
+
 def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
     """The routes for operators and load balancers. They need no key."""
-    readiness = CapacityLimiter(1)
+    probe = Probe(lambda: calls.check())
 
     @app.get("/healthz", **openapi.options("healthz"))
     async def healthz() -> Response:
@@ -157,9 +181,7 @@ def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
 
     @app.get("/readyz", **openapi.options("readyz"))
     async def readyz() -> Response:
-        with move_on_after(MAX_READINESS_S):
-            return await to_thread.run_sync(calls.readiness, limiter=readiness, abandon_on_cancel=True)
-        return readiness_reply({"ledger": "not ok", "engines": "not ok"})
+        return readiness_reply(await probe.find())
 
     @app.get("/metrics", **openapi.options("metrics"))
     async def metrics() -> Response:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
 from sfumato.config import Right
+from sfumato.errors import SfumatoError
 from sfumato.ledger import IdempotentCall
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.ledger.usage import overview, read_budget, read_range
 from sfumato.service.auth import Authenticator, Principal, check_right
+from sfumato.service.bodies import Body, Disconnected, Scope, header
 from sfumato.service.limits import Rates, read_idempotency_key, read_object, read_page_rows
-from sfumato.service.middleware import Scope, header
-from sfumato.service.reply import Readiness, budget_headers, json_reply
+from sfumato.service.reply import Readiness, budget_headers, json_reply, retry_after
 from sfumato.service.reply_cache import CachedReply, ReplyCache
 from sfumato.service.telemetry import CallRecord, Telemetry
 from sfumato.session import Session
@@ -24,16 +25,20 @@ from sfumato.wire import UsageReport
 
 ANSWERS = "/v1/answers"
 REPORT_EXAMPLE = '{"statistics": ["clicks"], "start": "2026-10-01", "end": "2026-11-01"}'
-READINESS_TTL_S = 2.0  # a check of the parts is repeated after this time
+MAX_PRINCIPALS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """An authenticated call. `stamp` was taken before the key was checked: a later change of the key changes it."""
+    """An authenticated call. `stamp` was taken before the key was checked: a later change of the key changes it.
+
+    The body is read later; it is empty until then.
+    """
 
     principal: Principal
     stamp: Hashable | None
     authorization: str
+    body: bytes = b""
 
     @property
     def analyst(self) -> str:
@@ -48,49 +53,77 @@ class Calls:
         self._authenticator = Authenticator(session.config, ApiKeys(session.ledger), session.now)
         self._rates = Rates(session.config.service.rate_per_minute)
         self._replies = ReplyCache(session.ledger, session.now)
-        self._readiness_lock = threading.Lock()
-        self._readiness: tuple[float, Response] = (-READINESS_TTL_S, Response())
+        self._lock = threading.Lock()
+        self._callers: OrderedDict[str, Authenticated] = OrderedDict()
 
-    def authenticate(self, authorization: str | None, right: Right, record: CallRecord) -> Authenticated:
+    def recognise(self, authorization: str | None) -> Authenticated | None:
+        """The caller, if this authorization was checked at the present stamp: then it is still valid. Cheap."""
+        known = self._callers.get(authorization or "")
+        return known if known is not None and known.stamp is not None and known.stamp == self._replies.stamp() else None
+
+    def recall_analyst(self, authorization: str | None) -> str:
+        """Whose authorization this was when it was checked last; empty if it is not known. It proves nothing."""
+        known = self._callers.get(authorization or "")
+        return "" if known is None else known.analyst
+
+    def authenticate(self, authorization: str | None) -> Authenticated:
         stamp = self._replies.stamp()
         principal = self._authenticator.authenticate(authorization)
-        record.analyst = principal.analyst
-        self._rates.take(principal.analyst)
-        check_right(principal, right)
-        return Authenticated(principal, stamp, authorization or "")
+        caller = Authenticated(principal, stamp, authorization or "")
+        lasting = self._replies.is_lasting(caller.authorization, principal.until)
+        with self._lock:
+            self._callers[caller.authorization] = caller if lasting else replace(caller, stamp=None)
+            self._callers.move_to_end(caller.authorization)
+            while len(self._callers) > MAX_PRINCIPALS:
+                self._callers.popitem(last=False)
+        return caller
 
-    def ask(self, caller: Authenticated, body: bytes, key: str | None) -> Response:
-        request, once = read_object(body), read_idempotency_key(key)
-        call = None if once is None else IdempotentCall.of(once, body)
+    def admit(self, caller: Authenticated, right: Right, record: CallRecord) -> None:
+        """Count the call and check the right. Raises `RateLimited` or `NotFound`."""
+        record.analyst = caller.analyst
+        self._rates.take(caller.analyst)
+        check_right(caller.principal, right)
+
+    def ask(self, caller: Authenticated, key: str | None) -> Response:
+        request, once = read_object(caller.body), read_idempotency_key(key)
+        call = None if once is None else IdempotentCall.of(once, caller.body)
         answer = self._session.ask(request, analyst=caller.analyst, call=call)
         self._telemetry.count_answer(repeat=answer.receipt.repeat)
         reply = json_reply(answer, budget_headers(answer.receipt.left, answer.receipt.resets))
         cached = CachedReply(caller.analyst, reply)
-        self._replies.put((caller.authorization, body, key), caller.stamp, cached, caller.principal.until)
+        self._replies.put((caller.authorization, caller.body, key), caller.stamp, cached, caller.principal.until)
         return reply
 
-    def find_cached(self, scope: Scope, body: bytes, record: CallRecord) -> Response | None:
-        """The cached reply to the same call of `ask`, if it is still right."""
+    async def find_cached(self, scope: Scope, body: Body, record: CallRecord) -> Response | None:
+        """The cached reply to the same call of `ask`, if it is still right. Reads the body of a known caller only."""
         if scope["path"] != ANSWERS or scope["method"] != "POST":
             return None
-        call = header(scope, b"authorization") or "", body, header(scope, b"idempotency-key")
-        cached = self._replies.get(call)
+        authorization = header(scope, b"authorization")
+        caller = self.recognise(authorization)
+        if caller is None:
+            return None
+        try:
+            content = await body.read(caller.analyst)
+        except (SfumatoError, Disconnected):
+            return None  # the route reports it
+        stamp = self._replies.stamp() if body.is_late else caller.stamp
+        cached = self._replies.get((caller.authorization, content, header(scope, b"idempotency-key")), stamp)
         if cached is None or not self._rates.try_take(cached.analyst):
             return None
         record.route, record.analyst = ANSWERS, cached.analyst
         self._telemetry.count_answer(repeat=True)
         return cached.reply
 
-    def report(self, caller: Authenticated, body: bytes, key: str | None) -> Response:
+    def report(self, caller: Authenticated, key: str | None) -> Response:
         """Query a report. It is idempotent without a key; the key is only checked."""
-        request = read_object(body, REPORT_EXAMPLE)
+        request = read_object(caller.body, REPORT_EXAMPLE)
         read_idempotency_key(key)
         report = self._session.report(request, analyst=caller.analyst)
         self._telemetry.count_report(repeat=report.receipt.repeat)
         return json_reply(report, budget_headers(report.receipt.left, report.receipt.resets))
 
-    def estimate(self, caller: Authenticated, body: bytes) -> Response:
-        return json_reply(self._session.estimate(read_object(body), analyst=caller.analyst))
+    def estimate(self, caller: Authenticated) -> Response:
+        return json_reply(self._session.estimate(read_object(caller.body), analyst=caller.analyst))
 
     def recall(self, caller: Authenticated, digest: str, if_none_match: str) -> Response:
         answer = self._session.recall(digest, analyst=caller.analyst)
@@ -125,18 +158,13 @@ class Calls:
         found = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
         return json_reply(UsageReport.of_overview(found))
 
-    def readiness(self) -> Response:
-        """Whether the ledger and the engines can be used; checked at most once per `READINESS_TTL_S`."""
-        with self._readiness_lock:
-            at, reply = self._readiness
-            if time.monotonic() - at >= READINESS_TTL_S:
-                reply = readiness_reply(self._session.check())
-                self._readiness = time.monotonic(), reply
-            return reply
+    def check(self) -> dict[str, str]:
+        """The state of the ledger and of the engines. Blocks for as long as they do."""
+        return self._session.check()
 
 
 def readiness_reply(checks: Mapping[str, str]) -> Response:
     """The reply to a check of the parts, each "ok" or "not ok"."""
     is_ready = all(state == "ok" for state in checks.values())
     readiness = Readiness.from_dict({"status": "ready" if is_ready else "not ready", "checks": checks})
-    return json_reply(readiness, status=200 if is_ready else 503)
+    return json_reply(readiness) if is_ready else json_reply(readiness, retry_after(), status=503)

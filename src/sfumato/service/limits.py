@@ -9,9 +9,11 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from sfumato.errors import InvalidArgument, RateLimited
+from sfumato.query.request import unique_object
 
 MAX_IDEMPOTENCY_KEY = 255  # characters
 MAX_BODY_DEPTH = 200
@@ -20,6 +22,7 @@ MAX_PAGE_ROWS, DEFAULT_PAGE_ROWS = 1000, 100
 # A string without a closing quote ends with the body, so that no byte is read twice.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
+_BODY_OBJECT = partial(unique_object, "body")
 
 
 class Rates:
@@ -59,13 +62,15 @@ class Rates:
 
 
 def read_object(body: bytes, example: str = '{"sql": "SELECT ..."}') -> dict[str, Any]:
-    """The JSON object in a body. Stricter than `json`: NaN and lone surrogates are refused."""
+    """The JSON object in a body. Stricter than `json`: NaN, lone surrogates and a key twice are refused."""
     if nesting(body) > MAX_BODY_DEPTH:
         raise InvalidArgument("body", f"is nested more than {MAX_BODY_DEPTH} deep; flatten it")
     try:
-        content = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        content = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_BODY_OBJECT)
         if b"\\u" in body:
             json.dumps(content, ensure_ascii=False).encode("utf-8")
+    except InvalidArgument:
+        raise
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):

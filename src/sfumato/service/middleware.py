@@ -1,7 +1,7 @@
 """The outermost layer: what every request and every response passes.
 
-It gives each request an id, reads the body within limits, answers from the reply cache, adds security headers, pads
-response times, and turns unexpected errors into problems.
+It gives each request an id, answers from the reply cache, adds security headers, pads response times, closes the
+connection after a reply to a request whose body was not read, and turns unexpected errors into problems.
 """
 
 from __future__ import annotations
@@ -9,25 +9,22 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 from starlette.responses import Response
 
-from sfumato.config import ServiceSettings
-from sfumato.errors import Failed, InvalidArgument
+from sfumato.config import Config
+from sfumato.errors import Failed
+from sfumato.service.bodies import BODY, Body, HeldBytes, Message, Receive, Scope, header
 from sfumato.service.reply import problem_reply
 from sfumato.service.telemetry import CallRecord, Telemetry, locate
 
-Message: TypeAlias = MutableMapping[str, Any]
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Shortcut: TypeAlias = Callable[[Scope, bytes, CallRecord], Response | None]
+Shortcut: TypeAlias = Callable[[Scope, Body, CallRecord], Awaitable[Response | None]]
 """A cached reply to a request and its body, or None: then the application is called."""
 
-MAX_BODY_S = 30
 RECORD = "sfumato.record"
 """The key of a scope under which its `CallRecord` is."""
 
@@ -48,8 +45,10 @@ _REPLACEABLE = frozenset((b"content-security-policy", b"cache-control"))
 class Middleware:
     """An ASGI application around another."""
 
-    def __init__(self, app: Application, settings: ServiceSettings, telemetry: Telemetry, shortcut: Shortcut) -> None:
-        self._app, self._settings, self._telemetry, self._shortcut = app, settings, telemetry, shortcut
+    def __init__(self, app: Application, config: Config, telemetry: Telemetry, shortcut: Shortcut) -> None:
+        self._app, self._telemetry, self._shortcut = app, telemetry, shortcut
+        self._pad_ms, self._max_bytes = config.pad_ms, config.service.max_request_bytes
+        self._held = HeldBytes(self._max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -67,37 +66,23 @@ class Middleware:
             await self._measure(scope, receive, send, record)
 
     async def _measure(self, scope: Scope, receive: Receive, send: Send, record: CallRecord) -> None:
+        pad_ms = self._pad_ms if scope["path"].startswith("/v1/") else 0
+        padded = _PaddedSend(send, record, pad_ms)
+        body = Body(scope, receive, self._max_bytes, self._held, padded.restart_clock)
+        padded.body = scope[BODY] = body
         try:
-            pad_ms = self._settings.pad_ms if scope["path"].startswith("/v1/") else 0
-            await self._respond(scope, receive, _PaddedSend(send, record, pad_ms), record)
+            await self._respond(scope, receive, padded, record)
         finally:
+            body.release()
             if "route" in scope:
                 record.route = scope["route"].path
             self._telemetry.finish(record)
 
     async def _respond(self, scope: Scope, receive: Receive, send: _PaddedSend, record: CallRecord) -> None:
-        max_bytes = self._settings.max_request_bytes
-        try:
-            body = await _read_body(scope, receive, max_bytes)
-        except _TooLarge:
-            error = InvalidArgument("body", f"must be at most {max_bytes} bytes")
-            reply = problem_reply(record, error, name="too-large")
-        except TimeoutError:
-            reply = problem_reply(record, InvalidArgument("body", f"did not arrive within {MAX_BODY_S} seconds"))
-        except _Disconnected:
-            return
-        else:
-            await self._call(scope, body, receive, send, record)
-            return
-        reply.headers["connection"] = "close"  # the rest of the body may still arrive
-        await reply(scope, receive, send)
-
-    async def _call(self, scope: Scope, body: bytes, receive: Receive, send: _PaddedSend, record: CallRecord) -> None:
         """Answer from the cache or call the application; an unexpected error becomes a problem."""
-        send.restart_clock()
         try:
-            reply = self._shortcut(scope, body, record)
-            await (self._app(scope, _replay(body, receive), send) if reply is None else reply(scope, receive, send))
+            reply = await self._shortcut(scope, scope[BODY], record)
+            await (self._app(scope, receive, send) if reply is None else reply(scope, receive, send))
         except (Exception, asyncio.CancelledError) as error:
             record.error = locate(error)
             if not send.started:
@@ -116,9 +101,10 @@ class _PaddedSend:
         self._clock = asyncio.get_running_loop().time
         self._since = self._clock()
         self.started = False
+        self.body: Body | None = None
 
     def restart_clock(self) -> None:
-        """Measure from now, when the body is complete. A late end of the body could otherwise cancel the padding."""
+        """Measure from now, when a late body is complete. Its end could otherwise cancel the padding."""
         self._since = self._clock()
 
     async def __call__(self, message: Message) -> None:
@@ -132,6 +118,8 @@ class _PaddedSend:
             replaced = {name for name, _ in given if name in _REPLACEABLE}
             added = [pair for pair in _RAW_HEADERS if pair[0] not in replaced] if replaced else _RAW_HEADERS
             message["headers"] = [*given, *added, (b"x-request-id", self._record.request_id.encode())]
+            if self.body is not None and self.body.is_unread and all(name != b"connection" for name, _ in given):
+                message["headers"].append((b"connection", b"close"))  # the rest of the body may still arrive
         await self._send(message)
 
     async def _pad(self) -> None:
@@ -139,49 +127,3 @@ class _PaddedSend:
         quantum = self._pad_ms / 1000
         passed = self._clock() - self._since
         await asyncio.sleep(math.ceil(passed / quantum) * quantum - passed)
-
-
-class _TooLarge(Exception):
-    """The body is longer than `max_request_bytes`."""
-
-
-class _Disconnected(Exception):
-    """The caller closed the connection."""
-
-
-async def _read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
-    """The whole body. No route streams, and a slow body must not occupy a thread."""
-    length = header(scope, b"content-length") or "0"
-    if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > max_bytes:
-        raise _TooLarge
-    async with asyncio.timeout(MAX_BODY_S):
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _Disconnected
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > max_bytes:
-                raise _TooLarge
-            if not message.get("more_body", False):
-                return b"".join(chunks)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body in one message, and then what `receive` gives."""
-    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return first.pop() if first else await receive()
-
-    return replay
-
-
-def header(scope: Scope, name: bytes) -> str | None:
-    """The first header of this name."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return str(value, "latin-1")
-    return None

@@ -205,13 +205,14 @@ ROUTES: Mapping[str, Route] = {
     ),
     "readyz": Route(
         summary="Readiness",
-        text="The ledger can be written and agrees with its fence, and every table can be reached.",
+        text="The ledger can be written and agrees with its fence, and every table can be reached. Checked at most "
+        "once per second; a check that hangs is not waited for.",
         reply=Readiness,
         reply_text="Ready.",
         more={
             503: {
                 "description": "Not ready.",
-                "headers": _HEADERS,
+                "headers": _HEADERS | _RETRY_AFTER,
                 "content": {
                     "application/json": {"schema": ref("Readiness")},
                     "application/problem+json": {"schema": ref("Problem")},

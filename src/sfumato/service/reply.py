@@ -9,13 +9,13 @@ from typing import Literal
 from starlette.responses import Response
 
 from sfumato.accounting import Charge
-from sfumato.errors import LedgerBusy, RateLimited, SfumatoError
+from sfumato.errors import RateLimited, SfumatoError
 from sfumato.problems import find_problem_type, problem, problem_type
 from sfumato.service.telemetry import CallRecord
 from sfumato.wire import Record, to_json
 
 JSON, PROBLEM_JSON = "application/json", "application/problem+json"
-RETRY_AFTER_S = 1  # for problems that pass by themselves
+RETRY_CONFLICT_S, RETRY_FAILURE_S = 1, 5  # when a problem that passes by itself may have passed
 
 
 class Health(Record, frozen=True):
@@ -41,14 +41,18 @@ def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None =
     record.problem = kind.name
     headers = {}
     if isinstance(error, RateLimited):
-        headers["retry-after"] = str(error.wait_s)
-    elif isinstance(error, LedgerBusy):
-        headers["retry-after"] = str(error.retry_after_s)
-    elif kind.status in (409, 503):
-        headers["retry-after"] = str(RETRY_AFTER_S)
+        headers = retry_after(error.wait_s)
+    elif kind.status == 409:
+        headers = retry_after(RETRY_CONFLICT_S)
+    elif kind.status == 503:
+        headers = retry_after(getattr(error, "retry_after_s", RETRY_FAILURE_S))
     elif kind.status == 401:
         headers["www-authenticate"] = "Bearer"
     return Response(problem(error, kind).to_json(), kind.status, headers, PROBLEM_JSON)
+
+
+def retry_after(seconds: int = RETRY_FAILURE_S) -> dict[str, str]:
+    return {"retry-after": str(seconds)}
 
 
 def budget_headers(left: Charge, resets: date | None) -> dict[str, str]:

@@ -54,22 +54,25 @@ class ReplyCache:
             return None  # the call itself will report it
         return None if ledger is None else (ledger, int(self._clock().timestamp()))
 
-    def get(self, call: Call) -> CachedReply | None:
+    def get(self, call: Call, stamp: Hashable | None) -> CachedReply | None:
+        """The reply to this call, if it was cached at this stamp, which is the present one."""
         with self._lock:
             entry = self._replies.get(call)
-        return entry[1] if entry is not None and entry[0] == self.stamp() else None
+        return entry[1] if entry is not None and entry[0] == stamp else None
+
+    def is_lasting(self, authorization: str, until: datetime | None) -> bool:
+        """Whether this authorization stays valid while the stamp is the same: a key that does not expire before."""
+        ends = until is not None and int(until.timestamp()) <= int(self._clock().timestamp())
+        return not ends and authorization[:7].lower() == "bearer " and authorization[7:].startswith(START)
 
     def put(self, call: Call, stamp: Hashable | None, cached: CachedReply, until: datetime | None = None) -> None:
         """Cache a reply to a call that began at `stamp`, unless the stamp has changed since.
 
         Calls with a token are not cached: its validity is not in the ledger. `until` is when the API key expires.
         """
-        if until is not None and int(until.timestamp()) <= int(self._clock().timestamp()):
-            return
         authorization, body, _ = call
-        has_key = authorization[:7].lower() == "bearer " and authorization[7:].startswith(START)
         is_small = len(body) + len(cached.reply.body) <= MAX_REPLY_BYTES
-        if not has_key or not is_small or stamp is None or stamp != self.stamp():
+        if not is_small or not self.is_lasting(authorization, until) or stamp is None or stamp != self.stamp():
             return
         with self._lock:
             self._replies[call] = stamp, cached

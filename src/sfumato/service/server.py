@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from sfumato.client.base import is_loopback
 from sfumato.config import Config, load_config
 from sfumato.errors import ConfigError, Failed, InvalidArgument, SfumatoError
 from sfumato.ledger import find_store
@@ -28,7 +30,14 @@ from sfumato.session import Session
 
 GRACE_S = 30  # running requests may end within this time after a stop; what has not ended then stays reserved
 BACKLOG = 2048
+RECEIVE_BYTES = 1 << 15  # of a connection, in the kernel: what a stranger can send before the key is checked
+SWITCH_S = 0.0005  # between threads of Python; the usual 5 ms would add up for a call that waits for disk or engine
 KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that none is closed while a proxy uses it
+
+EXPOSED = (
+    "is reached by other machines without TLS, so keys and answers travel readable; use 127.0.0.1, or add "
+    "--behind-proxy if a proxy with TLS is in front, or --plain-http if the network is trusted"
+)
 
 _LOG = logging.getLogger("sfumato.service")
 
@@ -42,15 +51,21 @@ def serve(
     host: str | None = None,
     port: int | None = None,
     workers: int | None = None,
+    is_exposed: bool = False,
     log_level: str = "info",
     announce: Callable[[str], None],
 ) -> None:
-    """Serve a configuration until the process is stopped. `announce` is called with the URL once it is bound."""
+    """Serve a configuration until the process is stopped. `announce` is called with the URL once it is bound.
+
+    A host that other machines can reach is refused unless `is_exposed`: this is HTTP without TLS.
+    """
     config = load_config(file)
     if host == "":
         raise InvalidArgument("--host", "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
     options: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     settings = replace(config.service, **{name: value for name, value in options.items() if value is not None})
+    if not (is_exposed or is_loopback(settings.host)):
+        raise ConfigError("service.host", EXPOSED) if host is None else InvalidArgument("--host", EXPOSED)
     config = replace(config, service=settings)
     if settings.workers == 1:
         _serve_here(config, log_level, announce)
@@ -66,8 +81,7 @@ def _serve_here(config: Config, log_level: str, announce: Callable[[str], None])
     except BaseException:
         session.close()
         raise
-    log_to_stderr(log_level)
-    set_up_tracing()
+    prepare_process(log_level)
     app = create_app(session)
     announce(url_of(listener))
     uvicorn.Server(uvicorn_config(app)).run([listener])
@@ -95,8 +109,7 @@ def _serve_by_workers(file: str, config: Config, log_level: str, announce: Calla
 
 def create_worker() -> Middleware:
     """The application of one of several worker processes."""
-    log_to_stderr(os.environ[_LEVEL])
-    set_up_tracing()
+    prepare_process(os.environ[_LEVEL])
     try:
         session = Session(load_config(os.environ[_FILE]), finish=False)
         session.ledger.lock_service()
@@ -105,6 +118,13 @@ def create_worker() -> Middleware:
         # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
         _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
         raise SystemExit(1) from None
+
+
+def prepare_process(log_level: str) -> None:
+    """Logs, traces and threads of a process that serves."""
+    log_to_stderr(log_level)
+    set_up_tracing()
+    sys.setswitchinterval(SWITCH_S)
 
 
 def uvicorn_config(app: Middleware | str, *, factory: bool = False, workers: int = 1) -> uvicorn.Config:
@@ -133,6 +153,7 @@ def bind(host: str, port: int) -> socket.socket:
     listener = socket.socket(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)  # connections inherit it
         listener.bind((host, port))
         listener.listen(BACKLOG)  # calls before the first worker is up wait, and are not refused
         listener.set_inheritable(True)

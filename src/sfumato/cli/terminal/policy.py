@@ -41,7 +41,10 @@ def render_questions(
         for report in found["reports"]
         for block in (Words(f"report {report['report']}", "bold"), _report_block(report))
     )
-    blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports]
+    pad_ms = found["service"]["pad_ms"]
+    steps = f"begin at multiples of {pad_ms:,} ms" if pad_ms else "are not padded"
+    padding = paragraphs(f"Responses of the service {steps} ([service] pad_ms).")
+    blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports, padding]
     blocks += [paragraphs(*map(describe_sum, sums))] if sums else []
     blocks += [Group(paragraphs("Warnings:"), "", bullets(map(str, warnings)))] if warnings else []
     return stack(blocks)

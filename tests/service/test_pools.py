@@ -1,0 +1,136 @@
+"""Thread pools: turns, shares, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sfumato.errors import LedgerFailed, RateLimited
+from sfumato.service import pools
+from sfumato.service.pools import MAX_QUEUED, Pool
+
+
+class Held:
+    """Calls that run until they are told to end, and the order in which they began."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.gate = threading.Semaphore(0)
+
+    def work(self, name: str) -> Callable[[], None]:
+        def run() -> None:
+            self.began.append(name)
+            self.gate.acquire(timeout=60)
+
+        return run
+
+
+async def settle(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_one_call_is_not_behind_fifty_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "CORES", 2)
+
+    async def story() -> list[str]:
+        pool, held = Pool(4, 4), Held()
+        calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(50)]
+        await settle(lambda: len(held.began) == 4)
+        calls.append(asyncio.create_task(pool.run("ben", held.work("ben"))))
+        await asyncio.sleep(0)
+        held.gate.release()
+        await settle(lambda: len(held.began) == 5)
+        first = held.began[4]
+        held.gate.release(50)
+        await asyncio.gather(*calls)
+        assert held.began.count("anna") == 50
+        return [first]
+
+    assert asyncio.run(story()) == ["ben"]
+
+
+def test_analysts_take_turns() -> None:
+    async def story() -> list[str]:
+        pool, held = Pool(1, 1), Held()
+        calls = [asyncio.create_task(pool.run(name, held.work(name))) for name in "aaaabbbcc"]
+        await settle(lambda: len(held.began) == 1)
+        held.gate.release(9)
+        await asyncio.gather(*calls)
+        return held.began
+
+    assert "".join(asyncio.run(story())) == "abcabcaba"
+
+
+@pytest.mark.parametrize(("cores", "most"), [(2, 1), (4, 2), (16, 6), (1, 1)])
+def test_active_analysts_divide_the_cores(monkeypatch: pytest.MonkeyPatch, cores: int, most: int) -> None:
+    """Alone, anna has six threads. While ben is active she has her part of the cores, and all six again later."""
+    monkeypatch.setattr(pools, "CORES", cores)
+
+    async def story() -> None:
+        pool, held, other = Pool(40, 6), Held(), Held()
+        calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(30)]
+        await settle(lambda: len(held.began) == 6)
+        calls.append(asyncio.create_task(pool.run("ben", other.work("ben"))))
+        await settle(lambda: len(other.began) == 1)
+        held.gate.release(6)
+        await settle(lambda: pool._running["anna"] == most and len(held.began) == 6 + most)
+        monkeypatch.setattr(pools, "ACTIVE_S", 0.0)
+        other.gate.release()
+        await settle(lambda: len(held.began) == 12)
+        held.gate.release(30)
+        await asyncio.gather(*calls)
+
+    asyncio.run(story())
+
+
+def test_a_queue_has_an_end() -> None:
+    async def story() -> None:
+        pool, held = Pool(1, 1), Held()
+        calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(MAX_QUEUED + 1)]
+        await settle(lambda: len(held.began) == 1)
+        with pytest.raises(RateLimited, match="queued"):
+            await pool.run("anna", held.work("anna"))
+        ben = asyncio.create_task(pool.run("ben", held.work("ben")))
+        held.gate.release(MAX_QUEUED + 2)
+        await asyncio.gather(*calls, ben)
+
+    asyncio.run(story())
+
+
+def test_a_call_that_is_given_up_leaves_the_queue() -> None:
+    async def story() -> None:
+        pool, held = Pool(1, 1), Held()
+        first = asyncio.create_task(pool.run("anna", held.work("first")))
+        await settle(lambda: held.began == ["first"])
+        lost: list[asyncio.Task[Any]] = [asyncio.create_task(pool.run("anna", held.work("lost"))) for _ in range(3)]
+        last = asyncio.create_task(pool.run("anna", held.work("last")))
+        await asyncio.sleep(0)
+        for call in lost:
+            call.cancel()
+        held.gate.release(2)
+        await asyncio.gather(first, last)
+        assert held.began == ["first", "last"]
+        assert not +pool._running
+
+    asyncio.run(story())
+
+
+def test_a_turn_that_does_not_come_is_refused() -> None:
+    async def story() -> None:
+        pool, held = Pool(1, 1, max_wait_s=0.01), Held()
+        first = asyncio.create_task(pool.run("anna", held.work("first")))
+        await settle(lambda: held.began == ["first"])
+        with pytest.raises(LedgerFailed, match="send it again"):
+            await pool.run("ben", held.work("late"))
+        held.gate.release(2)
+        await first
+        await pool.run("ben", held.work("next"))
+        assert held.began == ["first", "next"]
+
+    asyncio.run(story())
