@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import LedgerFailed, RateLimited
 from sfumato.service import pools
-from sfumato.service.pools import MAX_QUEUED, Pool
+from sfumato.service.pools import MAX_QUEUED, STRANGER, Activity, Pool
 
 
 class Held:
@@ -39,7 +39,7 @@ def test_one_call_is_not_behind_fifty_of_another(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pools, "CORES", 2)
 
     async def story() -> list[str]:
-        pool, held = Pool(4, 4), Held()
+        pool, held = Pool(4, 4, Activity()), Held()
         calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(50)]
         await settle(lambda: len(held.began) == 4)
         calls.append(asyncio.create_task(pool.run("ben", held.work("ben"))))
@@ -57,7 +57,7 @@ def test_one_call_is_not_behind_fifty_of_another(monkeypatch: pytest.MonkeyPatch
 
 def test_analysts_take_turns() -> None:
     async def story() -> list[str]:
-        pool, held = Pool(1, 1), Held()
+        pool, held = Pool(1, 1, Activity()), Held()
         calls = [asyncio.create_task(pool.run(name, held.work(name))) for name in "aaaabbbcc"]
         await settle(lambda: len(held.began) == 1)
         held.gate.release(9)
@@ -73,7 +73,7 @@ def test_active_analysts_divide_the_cores(monkeypatch: pytest.MonkeyPatch, cores
     monkeypatch.setattr(pools, "CORES", cores)
 
     async def story() -> None:
-        pool, held, other = Pool(40, 6), Held(), Held()
+        pool, held, other = Pool(40, 6, Activity()), Held(), Held()
         calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(30)]
         await settle(lambda: len(held.began) == 6)
         calls.append(asyncio.create_task(pool.run("ben", other.work("ben"))))
@@ -89,9 +89,30 @@ def test_active_analysts_divide_the_cores(monkeypatch: pytest.MonkeyPatch, cores
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("other", "most"), [("ben", 1), (STRANGER, 6)])
+def test_activity_in_another_pool_counts(monkeypatch: pytest.MonkeyPatch, other: str, most: int) -> None:
+    """Except of strangers, who would take threads away from analysts."""
+    monkeypatch.setattr(pools, "CORES", 2)
+
+    async def story() -> None:
+        activity, held, beside = Activity(), Held(), Held()
+        calls = [asyncio.create_task(Pool(8, 8, activity).run(other, beside.work("beside")))]
+        await settle(lambda: len(beside.began) == 1)
+        pool = Pool(40, 6, activity)
+        calls += [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(10)]
+        await settle(lambda: len(held.began) == most)
+        await asyncio.sleep(0.01)
+        assert len(held.began) == pool._running["anna"] == most
+        beside.gate.release()
+        held.gate.release(10)
+        await asyncio.gather(*calls)
+
+    asyncio.run(story())
+
+
 def test_a_queue_has_an_end() -> None:
     async def story() -> None:
-        pool, held = Pool(1, 1), Held()
+        pool, held = Pool(1, 1, Activity()), Held()
         calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for _ in range(MAX_QUEUED + 1)]
         await settle(lambda: len(held.began) == 1)
         with pytest.raises(RateLimited, match="queued"):
@@ -105,7 +126,7 @@ def test_a_queue_has_an_end() -> None:
 
 def test_a_call_that_is_given_up_leaves_the_queue() -> None:
     async def story() -> None:
-        pool, held = Pool(1, 1), Held()
+        pool, held = Pool(1, 1, Activity()), Held()
         first = asyncio.create_task(pool.run("anna", held.work("first")))
         await settle(lambda: held.began == ["first"])
         lost: list[asyncio.Task[Any]] = [asyncio.create_task(pool.run("anna", held.work("lost"))) for _ in range(3)]
@@ -123,7 +144,7 @@ def test_a_call_that_is_given_up_leaves_the_queue() -> None:
 
 def test_a_turn_that_does_not_come_is_refused() -> None:
     async def story() -> None:
-        pool, held = Pool(1, 1, max_wait_s=0.01), Held()
+        pool, held = Pool(1, 1, Activity(), max_wait_s=0.01), Held()
         first = asyncio.create_task(pool.run("anna", held.work("first")))
         await settle(lambda: held.began == ["first"])
         with pytest.raises(LedgerFailed, match="send it again"):

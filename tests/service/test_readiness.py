@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from sfumato.ledger import Ledger
-from sfumato.service import readiness
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.service import pools, readiness
 from tests.helpers.served import Served
 
 
@@ -70,3 +73,31 @@ def test_a_check_that_breaks_is_not_ready(served: Served, monkeypatch: pytest.Mo
     monkeypatch.setattr(Ledger, "check", lambda _: 1 / 0)
     reply = served.get("/readyz")
     assert (reply.status, reply.json["status"]) == (503, "not ready")
+
+
+def test_callers_do_not_queue_behind_a_stuck_ledger(
+    serving: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads that authenticate wait for the ledger. Calls behind them get a 503 and do not wait for their turn."""
+    monkeypatch.setattr(pools, "MAX_WAIT_S", 0.1)
+    gate, entered, real = threading.Event(), threading.Semaphore(0), ApiKeys.find
+
+    def find(*arguments: Any) -> Any:
+        entered.release()
+        gate.wait(60)
+        return real(*arguments)
+
+    served = serving()
+    key, threads = served.key(), pools.AUTHENTICATE[0]
+    monkeypatch.setattr(ApiKeys, "find", find)
+    with ThreadPoolExecutor(threads) as pool:
+        held = [pool.submit(served.get, "/v1/budget", key) for _ in range(threads)]
+        for _ in held:
+            assert entered.acquire(timeout=60)
+        try:
+            late = [served.get("/v1/budget", key) for _ in range(3)]
+        finally:
+            gate.set()
+        assert {each.result().status for each in held} == {200}
+    assert {(reply.status, reply.kind, reply.headers["retry-after"]) for reply in late} == {(503, "ledger-failed", "5")}
+    assert served.get("/v1/budget", key).status == 200

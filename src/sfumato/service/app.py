@@ -39,6 +39,7 @@ from sfumato.session import Session
 
 Work: TypeAlias = Callable[[Authenticated], Response]
 
+MAX_UNAUTHENTICATED = 1000  # calls that wait to be authenticated: each holds a connection and a network buffer
 CLOSED_REQUEST = 499  # the caller is gone; for the log, as nginx writes it
 
 _LOG = logging.getLogger("sfumato.service")
@@ -91,9 +92,10 @@ def create_app(session: Session) -> Middleware:
 
 def add_api_routes(app: FastAPI, calls: Calls) -> None:
     """The routes that need a key or a token."""
-    asking, reporting = Pool(*pools.ASK), Pool(*pools.REPORT)
-    estimating, reading = Pool(*pools.ESTIMATE), Pool(*pools.READ)
-    respond = _create_responder(calls)
+    activity = pools.Activity()
+    kinds = pools.ASK, pools.REPORT, pools.ESTIMATE, pools.READ
+    asking, reporting, estimating, reading = (Pool(*sizes, activity) for sizes in kinds)
+    respond = _create_responder(calls, activity)
 
     @app.post(ANSWERS, **openapi.options("ask"))
     async def ask(request: Request) -> Response:
@@ -138,10 +140,14 @@ def add_api_routes(app: FastAPI, calls: Calls) -> None:
         return await respond(request, "usage", estimating, lambda caller: calls.usage(caller, *arguments))
 
 
-def _create_responder(calls: Calls) -> Callable[[Request, Right, Pool, Work], Awaitable[Response]]:
+def _create_responder(
+    calls: Calls, activity: pools.Activity
+) -> Callable[[Request, Right, Pool, Work], Awaitable[Response]]:
     """What the routes with a key have in common: the key, the rate and the right, the body, and then the work."""
     # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
-    with_key, with_token = pools.authentication_pool(), pools.authentication_pool()
+    # With a key, a turn that does not come means a stuck ledger.
+    with_key = Pool(*pools.AUTHENTICATE, activity, max_queued=MAX_UNAUTHENTICATED, max_wait_s=pools.MAX_WAIT_S)
+    with_token = Pool(*pools.AUTHENTICATE, activity, max_queued=MAX_UNAUTHENTICATED)
 
     async def authenticate(authorization: str | None) -> Authenticated:
         known = calls.recognise(authorization)

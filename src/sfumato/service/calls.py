@@ -17,6 +17,7 @@ from sfumato.ledger.usage import overview, read_budget, read_range
 from sfumato.service.auth import Authenticator, Principal, check_right
 from sfumato.service.bodies import Body, Disconnected, Scope, header
 from sfumato.service.limits import Rates, read_idempotency_key, read_object, read_page_rows
+from sfumato.service.pools import STRANGER
 from sfumato.service.reply import Readiness, budget_headers, json_reply, retry_after
 from sfumato.service.reply_cache import CachedReply, ReplyCache
 from sfumato.service.telemetry import CallRecord, Telemetry
@@ -62,9 +63,9 @@ class Calls:
         return known if known is not None and known.stamp is not None and known.stamp == self._replies.stamp() else None
 
     def recall_analyst(self, authorization: str | None) -> str:
-        """Whose authorization this was when it was checked last; empty if it is not known. It proves nothing."""
+        """Whose authorization this was when it was checked last, or `STRANGER`. It proves nothing."""
         known = self._callers.get(authorization or "")
-        return "" if known is None else known.analyst
+        return STRANGER if known is None else known.analyst
 
     def authenticate(self, authorization: str | None) -> Authenticated:
         stamp = self._replies.stamp()
