@@ -55,7 +55,7 @@ def points() -> Points:
         "mechanism": (answers, "_compute"),
         "settle": (payments, "settle"),
         "fence": (Fence, "advance"),
-        "append": (Fence, "_append"),
+        "append": (FileFence, "_append"),
         "finish": (Session, "finish"),
         "ask": (Session, "ask"),
     }

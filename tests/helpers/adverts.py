@@ -89,7 +89,7 @@ class Adverts:
         others: str = "",
     ) -> None:
         self.path.write_text(
-            f'[ledger]\nurl = "sqlite:ledger.db"\nfence = "../{self.folder.name}.state/fence"\n'
+            f'[ledger]\nurl = "sqlite:ledger.db"\nfence = "../{self.fence.parent.name}/fence"\n'
             f'[engines.local]\ntype = "duckdb"\ndatabase = "{self.database}"\n'
             f'[tables.ads]\nengine = "local"\nsource = "{source}"\nprivacy_unit = "{unit}"\n'
             f'[reports.ads]\ntable = "ads"\ntime = "at"\nzone = "{zone}"\nlevels = {levels}\n'
@@ -101,11 +101,15 @@ class Adverts:
     def open(self, now: datetime | Callable[[], datetime] = NOW) -> Session:
         return Session(self.path, clock=now if callable(now) else lambda: now)
 
+    @property
+    def fence(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.state") / "fence"
+
     def forget(self) -> None:
         """A new ledger."""
         for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
             (self.folder / name).unlink(missing_ok=True)
-        shutil.rmtree(self.folder.with_name(f"{self.folder.name}.state"), ignore_errors=True)
+        shutil.rmtree(self.fence.parent, ignore_errors=True)
 
     def tables(self) -> dict[str, list[tuple[Any, ...]]]:
         """What is sealed, read past all of Sfumato's code."""
