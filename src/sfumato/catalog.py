@@ -27,6 +27,7 @@ class Catalog:
         self._config = config
         self._engines: dict[str, Engine] = {}
         self._policy: tuple[tuple[str, ...], Policy] = ((), Policy())
+        self._limits = {name: config.tables_of(name) for name in config.analysts}
         self._views: dict[tuple[frozenset[str] | None, str | None], tuple[Policy, Policy]] = {}
         try:
             for name in config.engines:
@@ -81,7 +82,7 @@ class Catalog:
 
     def policy_of(self, analyst: str, now: datetime) -> Policy:
         """What an analyst may ask at a moment: other tables are not in it. The same object while it is the same."""
-        policy, who, tables = self.policy(now), self._config.analyst(analyst), self._config.tables_of(analyst)
+        policy, who, tables = self.policy(now), self._config.analyst(analyst), self._limits[analyst]
         if who.role not in RIGHTS["estimate"]:
             tables = frozenset()
         if tables is None and who.where is None:

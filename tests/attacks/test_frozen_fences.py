@@ -16,10 +16,10 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.errors import LedgerFailed
-from sfumato.ledger import fence as fence_module
 from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.file_fence import FileFence
 from sfumato.ledger.postgres_fence import PostgresFence
+from sfumato.ledger.store import LIMITS, Limits
 from tests.contracts.fence import mark
 from tests.helpers.children import environment
 from tests.helpers.worlds import new_world, standing
@@ -96,7 +96,7 @@ def thaw(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.parametrize("ending", ["thaw", "kill"])
 def test_a_process_that_holds_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
-    monkeypatch.setattr(fence_module, "WAIT_S", 0.3)
+    monkeypatch.setitem(LIMITS, "fence", Limits(0.3, 0.3, 0.3))
     monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
     world = new_world(tmp_path / "world")
     with world.open() as session:
@@ -118,7 +118,7 @@ def test_a_process_that_holds_the_lock_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_marks_of_a_process_that_is_thawed_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence_module, "WAIT_S", 0.3)
+    monkeypatch.setitem(LIMITS, "fence", Limits(0.3, 0.3, 0.3))
     fence = FileFence(tmp_path / "fence")
     fence.restart(mark(1, anna=1))
     with frozen(IN_FILE, str(fence.path), "6") as process:
@@ -134,7 +134,7 @@ def test_marks_of_a_process_that_is_thawed_are_kept(tmp_path: Path, monkeypatch:
 
 def test_many_threads_wait_no_longer_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has its own deadline: they do not wait one after the other."""
-    monkeypatch.setattr(fence_module, "WAIT_S", 1.0)
+    monkeypatch.setitem(LIMITS, "fence", Limits(1.0, 1.0, 1.0))
     fence, told = FileFence(tmp_path / "fence"), []
     fence.restart(mark(1))
 

@@ -51,7 +51,7 @@ def test_a_fence_is_taken_over_and_nothing_is_spent(world: World, tmp_path: Path
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)
     assert Path(found["fence"]).samefile(world.fence)
-    assert found["seen"] == 4  # two answers, reserved and settled
+    assert found["seen"] == 5  # the policy; two answers, reserved and settled
     assert spent(world) == Charge(2)
     assert FileFence(world.fence).mark() == FileFence(tmp_path / "kept" / "ledger.fence").mark()
 
@@ -64,7 +64,7 @@ def test_a_mark_is_printed_on_one_machine_and_joined_on_another(world: World, tm
     world.fence.unlink()
     result = invoke(world, "budget", "join", "-", input=printed)
     assert result.exit_code == 0, result.output
-    assert "has seen 4 rows" in " ".join(result.output.split())
+    assert "has seen 5 rows" in " ".join(result.output.split())
     assert spent(world) == Charge(2)
 
 

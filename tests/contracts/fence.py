@@ -11,8 +11,8 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.errors import LedgerFailed, LedgerSetBack
-from sfumato.ledger import fence as fence_module
 from sfumato.ledger.fence import Fence, Mark, SpentTotal
+from sfumato.ledger.store import LIMITS, Limits
 
 NOVEMBER = "2026-11-01"
 
@@ -131,7 +131,7 @@ class FenceContract:
 
     @pytest.mark.parametrize("name", ["turn", "_writing", "_mutex"])
     def test_no_wait_for_another_thread_is_endless(self, begun, name, monkeypatch):
-        monkeypatch.setattr(fence_module, "WAIT_S", 0.2)
+        monkeypatch.setitem(LIMITS, "fence", Limits(0.2, 0.2, 0.2))
         lock: threading.Lock = begun._batch.turn if name == "turn" else getattr(begun, name)
         with lock:
             before = time.monotonic()

@@ -15,15 +15,14 @@ import functools
 import json
 import operator
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument, LedgerFailed
 from sfumato.ledger.group_commit import Batch
+from sfumato.ledger.store import deadline, hold_lock
 
 GONE = (
     "the ledger's fence is gone or belongs to another ledger. Put it back, or take over the fence of another machine: "
@@ -36,29 +35,6 @@ STUCK = (
 
 NO_MARK = (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidArgument)
 """What `Mark.from_line` raises for a line that is not a whole mark."""
-
-WAIT_S = 5.0  # at most, for all locks of one call
-
-
-def stuck() -> LedgerFailed:
-    """What is raised where a wait for the fence has come to its end."""
-    return LedgerFailed(STUCK)
-
-
-def deadline() -> float:
-    """When a call that begins now stops waiting."""
-    return time.monotonic() + WAIT_S
-
-
-@contextmanager
-def take(lock: threading.Lock, until: float) -> Iterator[None]:
-    """Hold a lock. Raises `stuck()` if it is not free before `until`."""
-    if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
-        raise stuck()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +156,11 @@ class Fence(ABC):
         known = self._mark_to_follow(mark.ledger)
         if self._synced is not None and self._synced.covers(mark) and known.covers(mark):
             return
-        until = deadline()
-        with take(self._mutex, until):
+        until = deadline("fence")
+        with hold_lock(self._mutex, until, STUCK):
             batch = self._batch
             batch.marks.append(mark)
-        with take(batch.turn, until):
+        with hold_lock(batch.turn, until, STUCK):
             if not batch.done:
                 self._write(batch, until)
         batch.check()
@@ -201,8 +177,8 @@ class Fence(ABC):
 
     def _write(self, batch: _Marks, until: float) -> None:
         """One write for all marks of a batch."""
-        with take(self._writing, until):
-            with take(self._mutex, until):
+        with hold_lock(self._writing, until, STUCK):
+            with hold_lock(self._mutex, until, STUCK):
                 if self._batch is batch:  # later marks go into the next batch
                     self._batch = _Marks()
             try:

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sfumato.errors import LedgerFailed
-from sfumato.ledger.fence import GONE, NO_MARK, Fence, Mark, deadline, stuck, take
-from sfumato.ledger.store import translate_errors
+from sfumato.errors import LedgerBusy, LedgerFailed
+from sfumato.ledger.fence import GONE, NO_MARK, STUCK, Fence, Mark
+from sfumato.ledger.store import deadline, hold_lock, translate_errors
 
 UNWRITABLE = "the ledger's fence cannot be read or written, so no answer may leave; see [ledger] fence"
 FULL = "the disk is full"
@@ -38,7 +38,7 @@ class FileFence(Fence):
 
     def mark(self) -> Mark | None:
         """The join of all marks; None if there is no fence. The file is read again only if it has changed."""
-        with take(self._mutex, deadline()), translate_errors(OSError, otherwise=UNWRITABLE):
+        with hold_lock(self._mutex, deadline("fence"), STUCK), translate_errors(OSError, otherwise=UNWRITABLE):
             try:
                 # Opened, not only looked at: a network drive then asks its server for the latest state.
                 with self.path.open("rb", buffering=0) as file:
@@ -112,7 +112,7 @@ class FileFence(Fence):
         together = known if known.covers(mark) else known | mark
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
-            with take(self._mutex, deadline()):
+            with hold_lock(self._mutex, deadline("fence"), STUCK):
                 if together is not known:
                     # A newline on both sides: a line torn by a power cut spoils nothing but itself.
                     line = b"\n" + mark.to_line() + b"\n"
@@ -142,8 +142,8 @@ class FileFence(Fence):
     @contextmanager
     def _hold(self) -> Iterator[int]:
         """The turn of this thread and of this process; yields the lock file."""
-        until = deadline()
-        with take(self._writing, until), self._lock_file(until) as lock:
+        until = deadline("fence")
+        with hold_lock(self._writing, until, STUCK), self._lock_file(until) as lock:
             yield lock
 
     @contextmanager
@@ -159,7 +159,7 @@ class FileFence(Fence):
                         break
                     except BlockingIOError:
                         if time.monotonic() > until:
-                            raise stuck() from None
+                            raise LedgerBusy(STUCK) from None
                         time.sleep(_PAUSE_S)
                 yield lock
             finally:

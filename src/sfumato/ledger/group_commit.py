@@ -27,8 +27,7 @@ class Batch:
 
     def wait(self, patience_s: float) -> None:
         """Wait until the batch ends, at most `patience_s` seconds."""
-        if not self.done:
-            self._over.wait(patience_s)
+        self._over.wait(patience_s)
 
     def check(self) -> None:
         """Raise the failure, if there is one: a new exception per thread, because each gets its own traceback."""

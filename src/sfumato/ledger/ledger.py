@@ -123,7 +123,6 @@ class Ledger:
     def writing(self, work: Work = "question") -> Iterator[Books]:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
-        self._store.keep_service_lock()
         with self._store.writing(work) as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)

@@ -95,6 +95,8 @@ class PostgresStore(Store):
 
     @contextmanager
     def writing(self, work: Work = "question") -> Iterator[Run]:
+        if self._service is not None:
+            self._service.keep()
         with self._transaction(_LOCK, work, LIMITS[work].pause_s) as run:
             yield run
 
@@ -177,10 +179,6 @@ class PostgresStore(Store):
         if not lock.take():
             raise ConfigError("ledger.fence", OTHER_FENCE)
         self._service = lock
-
-    def keep_service_lock(self) -> None:
-        if self._service is not None:
-            self._service.keep()
 
     def close(self) -> None:
         if self._service is not None:

@@ -8,11 +8,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import ConfigError, LedgerFailed
-from sfumato.ledger.fence import GONE, NO_MARK, WAIT_S, Fence, Mark, stuck
+from sfumato.errors import ConfigError, LedgerBusy, LedgerFailed
+from sfumato.ledger.fence import GONE, NO_MARK, STUCK, Fence, Mark
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.postgres_connection import connect
-from sfumato.ledger.store import CLOSED, FORKED, raise_bare
+from sfumato.ledger.store import CLOSED, FORKED, LIMITS, raise_bare
 
 if TYPE_CHECKING:
     import psycopg
@@ -96,7 +96,7 @@ class PostgresFence(Fence):
                 self._read, self._synced = (new, together), together
                 return together
             if time.monotonic() > until:
-                raise stuck()
+                raise LedgerBusy(STUCK)
 
     def start(self, mark: Mark) -> None:
         """Write the first mark, unless there is a fence."""
@@ -132,8 +132,8 @@ class PostgresFence(Fence):
             raise LedgerFailed(CLOSED)
         if os.getpid() != self._process:
             raise LedgerFailed(FORKED)
-        if not self._room.acquire(timeout=WAIT_S):
-            raise stuck()
+        if not self._room.acquire(timeout=LIMITS["fence"].wait_s):
+            raise LedgerBusy(STUCK)
         try:
             return self._run_on_any(sql, values)
         except self._psycopg.Error as error:
@@ -161,7 +161,7 @@ class PostgresFence(Fence):
                 rows = []
             except (errors.LockNotAvailable, errors.QueryCanceled):
                 connection.close()
-                raise_bare(stuck())
+                raise_bare(LedgerBusy(STUCK))
             except self._psycopg.OperationalError:
                 connection.close()
                 if kept:

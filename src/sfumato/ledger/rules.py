@@ -7,7 +7,7 @@ transaction, reads a clock or moves the fence: `sfumato.ledger.ledger` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -36,10 +36,6 @@ from sfumato.mechanisms import Step
 
 KEY_REUSED = "this Idempotency-Key was sent before with another body; use a new key for every new call"
 NO_BALANCE = "a reservation has no balance; run: sfumato budget verify"
-BELOW_FENCE = (
-    "the ledger says that {} has spent less than its fence has seen: a table was put back from an older copy. "
-    "Put the newest copy in place; `sfumato budget verify` says what is wrong"
-)
 LOST_DRAW = (
     "the ledger has lost a draw that was paid for: a table was put back from an older copy. Put the newest copy in "
     "place; `sfumato budget verify` says what is wrong"
@@ -77,7 +73,7 @@ def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
     """What each account has to reserve: its unpaid steps. Shared accounts without any are left out."""
     worst, found = step_charges(debit.worst), []
     for account in debit.accounts:
-        charge = sum(unpaid(worst, books.paid_steps(account.payer, debit.atom)).values(), NOTHING)
+        charge = sum(unpaid(worst, books.paid_steps(account.payer or account.name, debit.atom)).values(), NOTHING)
         if charge != NOTHING or account is debit.own:
             found.append((account, charge))
     return found
@@ -90,10 +86,10 @@ def may_leave_again(books: Books, accounts: Iterable[Account], steps: Mapping[st
     else: the one who asks has this answer already.
     """
     for account in accounts:
-        paid = books.paid_steps(account.payer, atom)
-        if unpaid(steps, paid) and (
-            account.payer == account.name or unpaid(steps, paid | books.paid_steps(account.name, atom))
-        ):
+        paid = books.paid_steps(account.payer or account.name, atom)
+        if account.payer and unpaid(steps, paid):
+            paid |= books.paid_steps(account.name, atom)
+        if unpaid(steps, paid):
             return False
     return True
 
@@ -110,7 +106,6 @@ def current_balance(books: Books, account: Account, now: datetime) -> Balance:
     start, _ = account.budget.period(now)
     period = "" if start is None else start.isoformat()
     balance, prices = books.balance(account.name), prices_text(account.budget.prices)
-    check_floor(books, account.name, balance)
     if balance is None or balance.period < period:
         return Balance(account.name, period, prices)
     if balance.prices not in ("", prices):
@@ -122,24 +117,14 @@ def current_balance(books: Books, account: Account, now: datetime) -> Balance:
     return balance
 
 
-def check_floor(books: Books, account: str, latest: Balance | None) -> None:
-    """Raise if the fence has seen more spending of an account than its latest balance has."""
-    seen = books.floor.get(account)
-    if seen is None or not seen.spent:
-        return
-    period = "" if latest is None else latest.period
-    if latest is None or period < seen.period or (period == seen.period and not seen.spent <= latest.spent):
-        raise LedgerSetBack(BELOW_FENCE.format(account))
-
-
 def check_floors(books: Books) -> None:
-    """`check_floor` for all accounts that the fence has seen, and for the cells of all its reports."""
-    latest = {balance.account: balance for balance in books.balances()}  # in the order of their periods
+    """Raise if the fence has seen more of any account, or of the cells of any report, than is stored."""
+    books.read_balances()
     for name in books.floor:
         if name.startswith(REPORT):
             check_cells(books, name)
         else:
-            check_floor(books, name, latest.get(name))
+            books.balance(name)
 
 
 def check_cells(books: Books, report: str) -> None:
@@ -224,19 +209,15 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     found = books.atom(debit.atom)
     if found is None:
         note |= {"atom": debit.atom, "nonce": sha256(books.begin_atom(debit.atom))}
-    if (found is None or found[1] is None) and _paid_before(debit, charges):
+    # Who has paid for a part of an atom has less than the whole of it to pay; and only what is stored was paid for.
+    whole = sum(step_charges(debit.worst).values(), NOTHING)
+    if (found is None or found[1] is None) and [charge for _, charge in charges] != [whole] * len(debit.accounts):
         raise LedgerSetBack(LOST_DRAW)
     for part, (_, balance, charge) in zip(new, late, strict=True):
         told = json.dumps(note) if part is new[0] else ""
         row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=told)
         books.move(balance, row)
     return joined
-
-
-def _paid_before(debit: Debit, charges: Sequence[tuple[Account, Charge]]) -> bool:
-    """Whether an account has paid for a part of the atom, and has less than the whole of it to pay."""
-    whole = sum(step_charges(debit.worst).values(), NOTHING)
-    return len(charges) < len(debit.accounts) or any(charge != whole for _, charge in charges)
 
 
 def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: Reveal, now: datetime) -> Settled:
@@ -247,7 +228,7 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
     worst, at = step_charges(debit.worst), moment_text(now)
     for part in held.parts:
         own = part.account == held.account
-        paid = books.paid_steps(part.payer, held.atom)
+        paid = books.paid_steps(part.payer or part.account, held.atom)
         # Only the analyst's own account gets anything back: a refund would show others the length of the list.
         steps = unpaid(step_charges(revealed.steps) if own else worst, paid)
         charge = sum(steps.values(), NOTHING)
@@ -264,10 +245,10 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
             settled = Settled(body, charge, left.left, left.resets, repeat=before is not None)
             receipt = _receipt(settled, debit, worst) if before is None else books.receipt(held.account, held.digest)
         full_note = note | {"steps": sorted(steps)} | ({"receipt": sha256(receipt)} if own else {})
-        if part.payer != part.account:
+        if part.payer:
             full_note["payer"] = part.payer
         books.move(balance, replace(row, note=json.dumps(full_note)))
-        books.store_paid_steps(part.payer, held.atom, paid.union(steps))
+        books.store_paid_steps(part.payer or part.account, held.atom, paid.union(steps))
     if before is None:
         books.charge_one_call(held.account, held.digest, None if debit.call is None else debit.call.key)
     books.store_answer(held.account, held.digest, body, receipt)

@@ -13,9 +13,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import LedgerFailed
-from sfumato.ledger.fence import deadline, take
 from sfumato.ledger.postgres_connection import connect
-from sfumato.ledger.store import translate_errors
+from sfumato.ledger.store import deadline, hold_lock, translate_errors
 
 if TYPE_CHECKING:
     import psycopg
@@ -73,7 +72,7 @@ class ServiceLock:
         """Take the lock again if its connection was lost. Raises `LedgerFailed` if that is not possible."""
         if os.getpid() != self._process:
             return  # the connection is the parent's; the store refuses a forked child
-        with take(self._mutex, deadline()):
+        with hold_lock(self._mutex, deadline("fence")):
             if self._connection is None or not _is_lost(self._connection):
                 return
             self._connection.close()

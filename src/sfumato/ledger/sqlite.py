@@ -119,7 +119,8 @@ class SQLiteStore(Store):
             with self._take_connection(end) as connection, self._part(connection, end) as batch:
                 yield lambda sql, *values: _rows(connection, sql, values)
             try:
-                batch.wait(_PATIENCE_S)
+                if not batch.done:
+                    batch.wait(_PATIENCE_S)
             finally:
                 if not batch.done:  # interrupted, here or in the queue: no transaction may stay open
                     # A new deadline: the block itself may have taken long. Without the lock it counts as failed.

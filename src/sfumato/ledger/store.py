@@ -27,8 +27,8 @@ BUSY = (
     "charged twice: try again in a few seconds"
 )
 
-Work: TypeAlias = Literal["question", "probe", "upkeep"]
-"""What a transaction is for. Upkeep is what owners run, such as `verify`: it may take long."""
+Work: TypeAlias = Literal["question", "probe", "upkeep", "fence"]
+"""What is done. Upkeep is what owners run, such as `verify`: it may take long. The fence has no transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ LIMITS: dict[Work, Limits] = {
     "question": Limits(wait_s=8, run_s=8, pause_s=6),
     "probe": Limits(wait_s=2, run_s=2, pause_s=6),
     "upkeep": Limits(wait_s=8, run_s=1800, pause_s=10),
+    "fence": Limits(wait_s=5, run_s=5, pause_s=5),
 }
 
 
@@ -118,9 +119,6 @@ class Store(ABC):
         Where the store is not `shared`, any other does; otherwise one whose fence has another identity.
         """
 
-    def keep_service_lock(self) -> None:  # noqa: B027
-        """Take the lock of a service again if it was lost. Raises `LedgerFailed` if that cannot be."""
-
     @abstractmethod
     def close(self) -> None:
         """Close all connections. A closed store refuses every call; closing twice is fine."""
@@ -132,10 +130,10 @@ def deadline(work: Work) -> float:
 
 
 @contextmanager
-def hold_lock(lock: threading.Lock | threading.Semaphore, end: float) -> Iterator[None]:
+def hold_lock(lock: threading.Lock | threading.Semaphore, end: float, words: str = BUSY) -> Iterator[None]:
     """Hold a lock. Raises `LedgerBusy` if it is not free at the moment `end`."""
     if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
-        raise LedgerBusy(BUSY)
+        raise LedgerBusy(words)
     try:
         yield
     finally:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sfumato.accounting import Charge
-from sfumato.errors import LedgerFailed
+from sfumato.accounting import NOTHING, Charge
+from sfumato.errors import LedgerFailed, LedgerSetBack
 from sfumato.ledger.fence import SpentTotal
 from sfumato.ledger.store import Run
 from sfumato.ledger.types import (
@@ -28,6 +28,11 @@ from sfumato.ledger.types import (
     read_charge,
 )
 from sfumato.mechanisms import context
+
+BELOW_FENCE = (
+    "the ledger says that {} has spent less than its fence has seen: a table was put back from an older copy. "
+    "Put the newest copy in place; `sfumato budget verify` says what is wrong"
+)
 
 MAX_CALLS = 100_000  # calls with an idempotency key that are kept per account
 
@@ -93,14 +98,27 @@ class Books:
         self.head = replace(self.head, sequence=sequence, hash=hashed)
 
     def balance(self, account: str, period: str | None = None) -> Balance | None:
-        """The balance of an account in a period; without one, in its latest period."""
+        """The balance of an account in a period; without one, in its latest period.
+
+        Raises `LedgerSetBack` if the latest one is below what the fence has seen.
+        """
         if (account, period) not in self._balances:
             which = "ORDER BY period DESC LIMIT 1" if period is None else "AND period = ?"
             values = (account,) if period is None else (account, period)
-            found = self.run(f"SELECT {_BALANCE} FROM balances WHERE account = ? {which}", *values)  # noqa: S608
-            read = [Balance(*row[:3], *map(read_charge, row[3:])) for row in found]
+            rows = self.run(f"SELECT {_BALANCE} FROM balances WHERE account = ? {which}", *values)  # noqa: S608
+            read = [Balance(*row[:3], *map(read_charge, row[3:])) for row in rows]
             self._balances[account, period] = read[0] if read else None
-        return self._balances[account, period]
+        found = self._balances[account, period]
+        seen = self.floor.get(account) if period is None else None
+        if seen is not None and seen.spent != NOTHING:
+            begun = "" if found is None else found.period
+            if found is None or begun < seen.period or (begun == seen.period and not seen.spent <= found.spent):
+                raise LedgerSetBack(BELOW_FENCE.format(account))
+        return found
+
+    def read_balances(self) -> None:
+        """Read the latest balances of all accounts at once, for `balance`."""
+        self._balances |= {(each.account, None): each for each in self.balances()}  # the latest period comes last
 
     def balances(self) -> list[Balance]:
         found = self.run(f"SELECT {_BALANCE} FROM balances ORDER BY 1, 2")  # noqa: S608
@@ -277,17 +295,17 @@ class Books:
     def store_reservation(self, held: Reservation) -> str:
         """Store a reservation. Returns the hash of its row, for the journal."""
         parts = [
-            [part.account, part.period, part.charge.to_dict(), *([part.payer] if part.payer != part.account else [])]
+            [part.account, part.period, part.charge.to_dict(), *([part.payer] if part.payer else [])]
             for part in held.parts
         ]
         names = held.account, held.digest, held.at, held.analyst, held.atom, held.epoch, held.version
         row = (*names, json.dumps(held.request), json.dumps(parts))
         self.run(f"INSERT INTO holds ({_HOLD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)  # noqa: S608
-        return rows_hash([row])
+        return sha256(json.dumps(row))
 
     def hold_hashes(self) -> dict[tuple[str, str], str]:
         """The hash of each row of reservations, by its account and digest."""
-        return {(row[0], row[1]): rows_hash([row]) for row in self.run(f"SELECT {_HOLD} FROM holds")}  # noqa: S608
+        return {(row[0], row[1]): sha256(json.dumps(row)) for row in self.run(f"SELECT {_HOLD} FROM holds")}  # noqa: S608
 
     def delete_reservation(self, held: Reservation) -> None:
         self.run("DELETE FROM holds WHERE account = ? AND digest = ?", held.account, held.digest)
@@ -333,5 +351,5 @@ def _reservation(texts: tuple[Any, ...]) -> Reservation:
     account, digest, at, analyst, atom, epoch, version, request, parts = texts
     held = []
     for name, period, amount, *payer in json.loads(parts):
-        held.append(ReservationPart(name, period, Charge.from_dict(amount), *(payer or [name])))
+        held.append(ReservationPart(name, period, Charge.from_dict(amount), *payer))
     return Reservation(account, digest, at, analyst, atom, epoch, version, json.loads(request), tuple(held))

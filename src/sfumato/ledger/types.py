@@ -32,18 +32,14 @@ Movement: TypeAlias = Literal[
 class Account:
     """An account and its budget. A `shared` account keeps what it reserved.
 
-    Steps that were paid for are stored under `payer`: by default the account itself pays for each step once. Where
-    strangers share an account, each of them is a payer of its own.
+    Steps that were paid for are stored under the account's name, or under `payer` where it is not empty: where
+    strangers share an account, each of them pays for each step.
     """
 
     name: str
     budget: Budget
     shared: bool = False
     payer: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.payer:
-            object.__setattr__(self, "payer", self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +209,12 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class ReservationPart:
-    """What one account has reserved for a request, and under whose name its steps are then paid."""
+    """What one account has reserved for a request, and the payer of its steps, if that is not the account."""
 
     account: str
     period: str
     charge: Charge
-    payer: str
+    payer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,4 +258,7 @@ def read_charge(text: str) -> Charge:
     if not re.fullmatch(r"-?\d+(/[1-9]\d*)? -?\d+(/[1-9]\d*)?", text):
         raise LedgerFailed(SPOILT)
     information, calls = text.split(" ")
-    return Charge(Fraction(information), Fraction(calls))
+    charge = Charge(Fraction(information), Fraction(calls))
+    if charge_text(charge) != text:  # the hash of a row is that of its values
+        raise LedgerFailed(SPOILT)
+    return charge

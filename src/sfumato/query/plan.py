@@ -76,7 +76,8 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        return _sha256(context(atom=self.atom, measure=self.measure, k=self.k, counts=self.counts))
+        encoded = context(atom=self.atom, measure=self.measure, k=self.k, counts=self.counts)
+        return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
 
     @property
     def request(self) -> dict[str, Any]:
@@ -212,27 +213,22 @@ def _atom(
     epoch: str,
 ) -> str:
     """The hash of all that the stored ranking depends on: not the length of an answer, nor whether it has counts."""
-    return _sha256(
-        context(
-            version=VERSION,
-            epoch=epoch,
-            table=table.name,
-            unit=table.privacy_unit,
-            data=table.version,
-            source=table.source,
-            columns=[column.name for column in columns],
-            types=[column.type for column in columns],
-            bounds=[column.max_groups for column in columns],
-            guaranteed=[column.guaranteed for column in columns],
-            measure=[measure.counts, measure.column, measure.max_per_unit],
-            where=str(where),
-            domain=None if domain is None else [[spelling(value) for value in key] for key in domain],
-            longest=_longest(table, domain),
-            mechanism=mechanism.fingerprint(),
-            noise=[mechanism.noise.family, mechanism.noise.parameter],
-        )
+    encoded = context(
+        version=VERSION,
+        epoch=epoch,
+        table=table.name,
+        unit=table.privacy_unit,
+        data=table.version,
+        source=table.source,
+        columns=[column.name for column in columns],
+        types=[column.type for column in columns],
+        bounds=[column.max_groups for column in columns],
+        guaranteed=[column.guaranteed for column in columns],
+        measure=[measure.counts, measure.column, measure.max_per_unit],
+        where=str(where),
+        domain=None if domain is None else [[spelling(value) for value in key] for key in domain],
+        longest=_longest(table, domain),
+        mechanism=mechanism.fingerprint(),
+        noise=[mechanism.noise.family, mechanism.noise.parameter],
     )
-
-
-def _sha256(encoded: bytes) -> str:
     return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
