@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -32,6 +33,7 @@ class Record(Struct, frozen=True):
     @classmethod
     def from_dict(cls, serial: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`. A serial form that does not fit is a ValueError."""
+        _decoder(cls)
         return msgspec.convert(serial, cls, dec_hook=_decode)
 
     @classmethod
@@ -43,6 +45,7 @@ class Record(Struct, frozen=True):
     @classmethod
     def from_attributes(cls, value: object) -> Self:
         """The record of a value that has the same attributes."""
+        _decoder(cls)
         return msgspec.convert(value, cls, dec_hook=_decode, from_attributes=True)
 
 
@@ -98,6 +101,15 @@ def _schema(kind: type) -> dict[str, Any]:
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode)
 
 
+_FIRST_USE = threading.Lock()
+
+
 @cache
 def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cls, dec_hook=_decode)
+    """The decoder of a record. It has to be made before anything is converted to the record.
+
+    msgspec collects the fields of a class at its first use, and a second thread that uses a class meanwhile ends the
+    process (SIGSEGV). So classes are used for the first time here, by one thread at a time.
+    """
+    with _FIRST_USE:
+        return msgspec.json.Decoder(cls, dec_hook=_decode)
