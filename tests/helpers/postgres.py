@@ -203,6 +203,14 @@ def _emptied(server: psycopg.Connection[Any], url: str, name: str) -> bool:
         return own.execute(OTHER_THINGS).fetchone() == (0,)
 
 
+def crash(home: Path) -> None:
+    """Stop a server as a power cut would, and start it again."""
+    postmaster = (home / "data" / "postmaster.pid").read_text().split("\n")[0]
+    programs = Path(f"/proc/{postmaster}/exe").resolve().parent
+    restart = [programs / "pg_ctl", "restart", "-D", home / "data", "-w", "-m", "immediate", "-t", str(PATIENCE_S)]
+    run_program(restart, home, account())
+
+
 # The keeper
 
 
