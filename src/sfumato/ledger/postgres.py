@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from sfumato.errors import ConfigError, LedgerFailed
+from sfumato.ledger.postgres_connection import MARGIN_S, connection_type
 from sfumato.ledger.service_lock import OTHER_FENCE, ServiceLock
 from sfumato.ledger.store import (
     CLOSED,
@@ -117,9 +118,12 @@ class PostgresStore(Store):
             settings.append(f"SET LOCAL lock_timeout = {_ms(end - time.monotonic())}")
             statements = "; ".join([*settings, begin])
             kept = self._take_idle()
-            connection = (kept and self._begin(kept, statements)) or self._begin(self._connect(end), statements)
+            connection = (kept and self._begin(kept, statements, end)) or self._begin(
+                self._connect(end), statements, end
+            )
             if connection is None:
                 raise LedgerFailed(FAILED)
+            _be_patient(connection, LIMITS[work].run_s)
             try:
                 yield lambda sql, *values: _rows(connection, sql, values)
                 connection.commit()
@@ -134,10 +138,14 @@ class PostgresStore(Store):
                 raise LedgerFailed(FORKED)
             return self._idle.pop() if self._idle else None
 
-    def _begin(self, connection: Connection, statements: str) -> Connection | None:
+    def _begin(self, connection: Connection, statements: str, end: float) -> Connection | None:
         """Begin a transaction. None if the connection is dead: nothing has happened in it, so it can be replaced."""
+        _be_patient(connection, end - time.monotonic())
         try:
             connection.execute(statements, prepare=False)  # several in one message cannot be prepared
+        except self._psycopg.errors.ConnectionTimeout:
+            self._close_idle()  # the server stands still, and they would be waited for as well
+            raise
         except self._psycopg.OperationalError:
             is_dead = connection.closed
             self._give_back(connection)
@@ -148,7 +156,7 @@ class PostgresStore(Store):
 
     def _connect(self, end: float) -> Connection:
         connect_s = max(2, int(end - time.monotonic()))  # less than 2 s is not possible
-        fresh = self._psycopg.connect(
+        fresh = connection_type().connect(
             self._url, connect_timeout=connect_s, keepalives=1, tcp_user_timeout=_UNANSWERED_MS, **_KEEPALIVES
         )
         # At any other level, what a transaction sees would be fixed before it waited for the lock.
@@ -185,9 +193,18 @@ class PostgresStore(Store):
             self._service.close()
         with self._lock:
             self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+
+def _be_patient(connection: Connection, seconds: float) -> None:
+    """Wait at most this long for each reply, and a moment more."""
+    connection.patience_s = max(seconds, 0) + MARGIN_S  # type: ignore[attr-defined]
 
 
 def _ms(seconds: float) -> int:

@@ -6,6 +6,7 @@ import os
 import secrets
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ConfigError, LedgerBusy, LedgerFailed
@@ -162,6 +163,9 @@ class PostgresFence(Fence):
             except (errors.LockNotAvailable, errors.QueryCanceled):
                 connection.close()
                 raise_bare(LedgerBusy(STUCK))
+            except errors.ConnectionTimeout:
+                self._close_idle()  # the server stands still, and they would be waited for as well
+                raise
             except self._psycopg.OperationalError:
                 connection.close()
                 if kept:
@@ -177,5 +181,9 @@ class PostgresFence(Fence):
 
     def close(self) -> None:
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
