@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
 
 from msgspec.structs import replace as replace_fields
 
@@ -58,6 +58,10 @@ from sfumato.wire import (
 )
 
 CLOSED_CALL = "the call with this Idempotency-Key was closed without an answer; ask again with a new key"
+
+Part: TypeAlias = Literal["ledger", "engines"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""What every answer needs."""
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
@@ -259,8 +263,18 @@ class Session:
 
     def check(self) -> dict[str, str]:
         """Whether the parts that every answer needs are in order, each "ok" or "not ok". No row is read."""
-        parts = {"ledger": self._runtime.ledger.check, "engines": self._catalog.check}
-        return {name: "ok" if _passes(check) else "not ok" for name, check in parts.items()}
+        return {part: "ok" if self._passes(part) else "not ok" for part in PARTS}
+
+    def check_part(self, part: Part) -> None:
+        """Raise unless this part is in order. No row is read."""
+        (self._runtime.ledger if part == "ledger" else self._catalog).check()
+
+    def _passes(self, part: Part) -> bool:
+        try:
+            self.check_part(part)
+        except SfumatoError:
+            return False
+        return True
 
     def finish(self, which: Callable[[Reservation], bool] = lambda _: True) -> int:
         """Answer what was reserved and never answered, so that a repeat is free; how many were finished.
@@ -359,14 +373,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _passes(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except SfumatoError:
-        return False
-    return True
 
 
 def _describe(table: TablePolicy) -> TableRow:

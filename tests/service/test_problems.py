@@ -6,8 +6,8 @@ import json
 import logging
 import re
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -277,6 +277,45 @@ class TestLedgerFailures:
         worst = served.reserved()
         assert served.ask(key).status == 200
         assert NOTHING < served.spent() <= worst
+
+
+@contextmanager
+def logging_from(level: int) -> Iterator[None]:
+    """The service logs from this level on."""
+    logger = logging.getLogger("sfumato.service")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(logger, "level", level)
+        logger.manager._clear_cache()
+        yield
+    logger.manager._clear_cache()
+
+
+class TestLog:
+    @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+    def test_the_owner_reads_why_the_ledger_failed(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: int
+    ) -> None:
+        def fail(*_: Any, **__: Any) -> Any:
+            raise LedgerFailed("the disk of the fence is full")
+
+        key = served.key()
+        monkeypatch.setattr(Session, "budget", fail)
+        with logging_from(level):
+            assert b"disk" not in served.get("/v1/budget", key).body
+        [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert (line["level"], line["why"]) == ("warning", "the disk of the fence is full")
+
+    @pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])
+    def test_an_unexpected_error_is_logged_at_every_level(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: int
+    ) -> None:
+        key = served.key()
+        monkeypatch.setattr(Session, "budget", lambda *_: 1 / 0)
+        with logging_from(level):
+            served.get("/v1/budget", key)
+            served.get("/healthz")
+        [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert line["error"].startswith("ZeroDivisionError at ")
 
 
 class TestUnexpected:

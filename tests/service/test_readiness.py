@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sfumato.errors import LedgerFailed
 from sfumato.ledger import Ledger
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.service import pools, readiness
@@ -37,10 +38,11 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Stuck:
 
 
 def test_a_stuck_ledger_is_not_ready(served: Served, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "MAX_READINESS_S", 0.2)
+    monkeypatch.setattr(readiness, "MAX_READINESS_S", 1.0)
     monkeypatch.setattr(readiness, "INTERVAL_S", 0.0)
     try:
-        assert served.get("/readyz").status == 503
+        reply = served.get("/readyz")
+        assert (reply.status, reply.json["checks"]) == (503, {"ledger": "not ok", "engines": "ok"})
         monkeypatch.setattr(readiness, "MAX_READINESS_S", -60.0)  # no call waits: this check hangs
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(lambda _: served.get("/readyz"), range(100)))
@@ -67,6 +69,25 @@ def test_one_check_serves_all_who_ask_within_a_second(
     monkeypatch.setattr(readiness, "INTERVAL_S", 0.0)
     assert served.get("/readyz").status == 200
     assert stuck.calls == 2
+
+
+def test_the_log_says_once_why_the_ledger_is_not_ready(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Ledger) -> None:
+        raise LedgerFailed("the disk is full")
+
+    monkeypatch.setattr(readiness, "INTERVAL_S", 0.0)
+    assert served.get("/readyz").status == 200
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "check", fail)
+        assert [served.get("/readyz").status for _ in range(3)] == [503] * 3
+    assert [served.get("/readyz").status for _ in range(3)] == [200] * 3
+    told = [(record.getMessage(), vars(record)["fields"]) for record in caplog.records if hasattr(record, "fields")]
+    assert told == [
+        ("not ready", {"part": "ledger", "why": "the disk is full"}),
+        ("ready again", {"part": "ledger"}),
+    ]
 
 
 def test_a_check_that_breaks_is_not_ready(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

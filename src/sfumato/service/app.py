@@ -8,6 +8,7 @@ Each route calls one method of `Calls` in a worker thread, because the engine an
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,7 +36,7 @@ from sfumato.service.readiness import Probe
 from sfumato.service.reply import Health, json_reply, problem_reply
 from sfumato.service.sweeper import Sweeper
 from sfumato.service.telemetry import METRICS_TYPE, Telemetry
-from sfumato.session import Session
+from sfumato.session import PARTS, Session
 
 Work: TypeAlias = Callable[[Authenticated], Response]
 
@@ -179,7 +180,7 @@ def _create_responder(
 
 def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
     """The routes for operators and load balancers. They need no key."""
-    probe = Probe(lambda: calls.check())
+    probes = {part: Probe(part, lambda part=part: calls.check(part)) for part in PARTS}  # type: ignore[misc]
 
     @app.get("/healthz", **openapi.options("healthz"))
     async def healthz() -> Response:
@@ -187,7 +188,8 @@ def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
 
     @app.get("/readyz", **openapi.options("readyz"))
     async def readyz() -> Response:
-        return readiness_reply(await probe.find())
+        are_ready = await asyncio.gather(*(probe.is_ready() for probe in probes.values()))
+        return readiness_reply(dict(zip(probes, are_ready, strict=True)))
 
     @app.get("/metrics", **openapi.options("metrics"))
     async def metrics() -> Response:

@@ -21,7 +21,7 @@ from sfumato.service.pools import STRANGER
 from sfumato.service.reply import Readiness, budget_headers, json_reply, retry_after
 from sfumato.service.reply_cache import CachedReply, ReplyCache
 from sfumato.service.telemetry import CallRecord, Telemetry
-from sfumato.session import Session
+from sfumato.session import Part, Session
 from sfumato.wire import UsageReport
 
 ANSWERS = "/v1/answers"
@@ -159,13 +159,14 @@ class Calls:
         found = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
         return json_reply(UsageReport.of_overview(found))
 
-    def check(self) -> dict[str, str]:
-        """The state of the ledger and of the engines. Blocks for as long as they do."""
-        return self._session.check()
+    def check(self, part: Part) -> None:
+        """Raise unless this part can be used. Blocks for as long as the part does."""
+        self._session.check_part(part)
 
 
-def readiness_reply(checks: Mapping[str, str]) -> Response:
-    """The reply to a check of the parts, each "ok" or "not ok"."""
-    is_ready = all(state == "ok" for state in checks.values())
+def readiness_reply(are_ready: Mapping[str, bool]) -> Response:
+    """The reply to a check of the parts."""
+    is_ready = all(are_ready.values())
+    checks = {part: "ok" if ready else "not ok" for part, ready in are_ready.items()}
     readiness = Readiness.from_dict({"status": "ready" if is_ready else "not ready", "checks": checks})
     return json_reply(readiness) if is_ready else json_reply(readiness, retry_after(), status=503)

@@ -1,43 +1,58 @@
-"""Readiness: whether the ledger and the engines can be used, without a check per call."""
+"""Readiness: whether a part that answers need can be used, without a check per call."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable
 
 from anyio import CapacityLimiter, to_thread
 
+from sfumato.errors import SfumatoError
+from sfumato.service.telemetry import locate
+
 MAX_READINESS_S = 3.0
 INTERVAL_S = 1.0
+HANGS = "the check does not end"
 
-NOT_READY: Mapping[str, str] = {"ledger": "not ok", "engines": "not ok"}
+_LOG = logging.getLogger("sfumato.service")
 
 
 class Probe:
-    """Checks the parts: one check at a time, at most one per `INTERVAL_S`. For use from one event loop.
+    """Checks one part: one check at a time, at most one per `INTERVAL_S`. For use from one event loop.
 
     A call waits for the running check until it has run for `MAX_READINESS_S`. A check that runs longer hangs: then the
-    service is not ready, and calls are told so at once, until the check ends.
+    part is not ready, and calls are told so at once, until the check ends. The log says why a part is not ready, once.
     """
 
-    def __init__(self, check: Callable[[], Mapping[str, str]]) -> None:
-        self._check = check
+    def __init__(self, part: str, check: Callable[[], None]) -> None:
+        """`check` raises if the part cannot be used."""
+        self._part, self._check = part, check
         self._thread = CapacityLimiter(1)
-        self._running: asyncio.Task[Mapping[str, str]] | None = None
+        self._running: asyncio.Task[str] | None = None
         self._started = -INTERVAL_S
+        self._told = ""
 
-    async def find(self) -> Mapping[str, str]:
-        """The state of each part, "ok" or "not ok"."""
+    async def is_ready(self) -> bool:
         now = asyncio.get_running_loop().time()
         if self._running is None or (self._running.done() and now - self._started >= INTERVAL_S):
             self._running, self._started = asyncio.create_task(self._run()), now
         left_s = self._started + MAX_READINESS_S - now
         if not self._running.done() and left_s > 0:
             await asyncio.wait({self._running}, timeout=left_s)
-        return self._running.result() if self._running.done() else NOT_READY
+        why = self._running.result() if self._running.done() else HANGS
+        if why != self._told:
+            self._told = why
+            fields = {"part": self._part, **({"why": why} if why else {})}
+            _LOG.warning("not ready" if why else "ready again", extra={"fields": fields})
+        return not why
 
-    async def _run(self) -> Mapping[str, str]:
+    async def _run(self) -> str:
+        """Why the part cannot be used; empty if it can."""
         try:
-            return await to_thread.run_sync(self._check, limiter=self._thread, abandon_on_cancel=True)
-        except Exception:  # a check that breaks is a part that is not in order
-            return NOT_READY
+            await to_thread.run_sync(self._check, limiter=self._thread, abandon_on_cancel=True)
+        except SfumatoError as error:
+            return str(error)
+        except Exception as error:  # a check that breaks is a part that is not in order
+            return locate(error)
+        return ""

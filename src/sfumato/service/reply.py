@@ -9,7 +9,7 @@ from typing import Literal
 from starlette.responses import Response
 
 from sfumato.accounting import Charge
-from sfumato.errors import RateLimited, SfumatoError
+from sfumato.errors import LedgerFailed, RateLimited, SfumatoError
 from sfumato.problems import find_problem_type, problem, problem_type
 from sfumato.service.telemetry import CallRecord
 from sfumato.wire import Record, to_json
@@ -39,6 +39,8 @@ def problem_reply(record: CallRecord, error: SfumatoError, *, name: str | None =
     """An error as a problem of the type `name`, or of the error's own type. The record of the call notes the type."""
     kind = problem_type(error) if name is None else find_problem_type(name)
     record.problem = kind.name
+    if isinstance(error, LedgerFailed):
+        record.why = str(error)  # for the owner's log; the caller gets the words of the kind
     headers = {}
     if isinstance(error, RateLimited):
         headers = retry_after(error.wait_s)

@@ -116,7 +116,7 @@ def create_worker() -> Middleware:
         return create_app(session)
     except SfumatoError as error:
         # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
-        _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__}})
+        _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__, "why": str(error)}})
         raise SystemExit(1) from None
 
 

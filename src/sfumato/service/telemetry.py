@@ -1,7 +1,8 @@
 """Logs, metrics and traces.
 
 They contain nothing that a caller wrote and nothing of an answer. A request is logged as its route, method, status,
-analyst and duration; an error as its class and the lines of code that it passed.
+analyst and duration; a failure of the ledger with its message, which is for the owner; an unexpected error as its class
+and the lines of code that it passed.
 """
 
 from __future__ import annotations
@@ -50,14 +51,21 @@ class CallRecord:
     status: int = 0
     analyst: str | None = None
     problem: str | None = None
+    why: str | None = None
     error: str | None = None
     seconds: float = 0
+
+    @property
+    def level(self) -> int:
+        if self.error is not None:
+            return logging.ERROR
+        return logging.INFO if self.why is None else logging.WARNING
 
     def line(self) -> dict[str, Any]:
         """The log line."""
         line: dict[str, Any] = {
             "at": _now(),
-            "level": "info" if self.error is None else "error",
+            "level": logging.getLevelName(self.level).lower(),
             "event": "request",
             "request_id": self.request_id,
             "method": self.method,
@@ -65,7 +73,7 @@ class CallRecord:
             "status": self.status,
             "ms": round(self.seconds * 1000, 1),
         }
-        optional = {"analyst": self.analyst, "problem": self.problem, "error": self.error}
+        optional = {"analyst": self.analyst, "problem": self.problem, "why": self.why, "error": self.error}
         return line | {name: value for name, value in optional.items() if value is not None}
 
 
@@ -97,7 +105,7 @@ class Telemetry:
         self._seconds(record.route).observe(record.seconds)
         if record.problem is not None:
             self._problems.labels(record.problem).inc()
-        if _LOG.isEnabledFor(logging.INFO):
+        if _LOG.isEnabledFor(record.level):
             # Not through `logging`, which takes longer than all else in a repeated answer.
             with suppress(OSError, ValueError):
                 sys.stderr.write(json.dumps(record.line()) + "\n")
