@@ -47,6 +47,13 @@ class TestProblems:
                 raise Conflict("a call with this Idempotency-Key is being answered at this moment; send it again")
 
             monkeypatch.setattr(Session, "ask", clash)
+        if name == "ledger-busy":
+            from sfumato.errors import LedgerBusy
+
+            def busy(*_: Any, **__: Any) -> Any:
+                raise LedgerBusy("held by 17")
+
+            monkeypatch.setattr(Session, "ask", busy)
         if name == "key-reused":
             served.ask(key, TOTAL, headers={"idempotency-key": "k"})
             return served.ask(key, TOP, headers={"idempotency-key": "k"})

@@ -22,6 +22,7 @@ role = "reader"
 entities = { account = ["acme"] }
 [service]
 rate_per_minute = 0
+pad_ms = 0
 """
 )
 

@@ -48,7 +48,7 @@ _STATUS_HEADERS: Mapping[int, Json] = {
 
 # Every route can have these: a body that is too large or too slow can be sent to any.
 _ANY_PROBLEMS = ("invalid-argument", "method-not-allowed", "too-large", "failed")
-_KEY_PROBLEMS = ("unauthorized", "rate-limited", "ledger-failed", "not-found")
+_KEY_PROBLEMS = ("unauthorized", "rate-limited", "ledger-busy", "ledger-failed", "not-found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
