@@ -60,6 +60,7 @@ class TestProblems:
         if name in ("budget-exhausted", "rate-limited"):
             served.ask(key, {**TOP, "k": 2})
         calls: dict[str, Callable[[], Reply]] = {
+            "table-not-found": lambda: served.ask(key, {**TOP, "table": "engagement"}),
             "not-supported": lambda: served.ask(key, {**TOP, "by": "articel"}),
             "unauthorized": lambda: served.get("/v1/budget"),
             "not-found": lambda: served.get(f"/v1/answers/{UNKNOWN}", key),
