@@ -14,7 +14,7 @@ from hypothesis import given
 import sfumato as sf
 from sfumato.accounting import NOTHING
 from sfumato.config import read_config
-from sfumato.errors import ConfigError, Conflict, EngineFailed, NotFound, NotSupported, SfumatoError
+from sfumato.errors import ConfigError, Conflict, EngineFailed, NotFound, NotSupported, SfumatoError, TableNotFound
 from sfumato.ledger import IdempotentCall
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
@@ -170,10 +170,10 @@ class TestARightThatWasTakenAway:
             assert told(session, "recall", given.receipt.digest) == unknown
             assert session.recall(own.receipt.digest, analyst="mallory").rows == own.rows
             refused = told(session, "ask", STAFF)
-            assert refused == (NotSupported, "there is no table 'payroll'; there is engagements")
-            with pytest.raises(NotSupported) as again:
+            assert refused == (TableNotFound, "there is no table 'payroll'; there is engagements")
+            with pytest.raises(TableNotFound) as again:
                 session.ask(STAFF, analyst="mallory", call=call)
-            assert (NotSupported, str(again.value)) == refused
+            assert (TableNotFound, str(again.value)) == refused
         with reopen(world, FREE) as session:  # given back: nothing was lost
             assert session.ask(STAFF, analyst="mallory", call=call).rows == given.rows
 
@@ -192,7 +192,7 @@ class TestARightThatWasTakenAway:
         text = world.path.read_text().partition("\n[analysts.mallory]")[0]
         world.path.write_text(text + MALLORY)
         with Session(world.path, clock=lambda: NOW, finish=False) as session:
-            with pytest.raises(NotSupported, match=r"^there is no table 'payroll'; there is engagements$"):
+            with pytest.raises(TableNotFound, match=r"^there is no table 'payroll'; there is engagements$"):
                 session.ask(STAFF, analyst="mallory", call=call)
             assert session.finish() == 0
             assert spent(session, "mallory") == reserved != NOTHING

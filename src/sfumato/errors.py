@@ -10,6 +10,7 @@
     │   ├── RateLimited      too many calls a minute; the message says how long to wait
     │   ├── Unauthorized     we do not know who asks
     │   └── NotFound         there is no such thing, or it is not the asker's
+    │       └── TableNotFound    the question names a table that is not one of the asker's; the message names those
     └── Failed               we could not answer
         ├── EngineFailed     the engine did not deliver; where a charge was made, it stands
         └── LedgerFailed     the ledger cannot be trusted or written; nothing was answered
@@ -143,6 +144,20 @@ class Unauthorized(Refused):
 
 class NotFound(Refused):
     """There is no such thing, or it is not the asker's: the two look alike."""
+
+
+class TableNotFound(NotFound):
+    """The question names a `table` that does not exist, or that the asker may not use: the words are the same.
+
+    The message names those that she may use.
+    """
+
+    def __init__(self, words: str, table: str = "") -> None:
+        super().__init__(words)
+        self.table = table
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.table)
 
 
 class Failed(SfumatoError):

@@ -29,6 +29,7 @@ from sfumato.errors import (
     RateLimited,
     Refused,
     SfumatoError,
+    TableNotFound,
     Unauthorized,
 )
 from sfumato.wire.problem import Problem
@@ -84,6 +85,11 @@ PROBLEM_TYPES = (
         *("not-found", "Not found", 404, NotFound),
         "There is no such thing, or it is not yours: the two get the same problem.",
         "there is no such thing, or it is not yours",
+    ),
+    ProblemType(
+        *("table-not-found", "Table not found", 404, TableNotFound),
+        "There is no table of this name, or you may not use it: the two get the same problem. Nothing was read and "
+        "nothing was charged. The detail names the tables that you may use.",
     ),
     ProblemType(
         *("rate-limited", "Rate limited", 429, RateLimited),

@@ -91,9 +91,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def world(whole: World, tmp_path: Path) -> World:
-    """A copy that may be damaged."""
-    shutil.copytree(whole.folder, tmp_path / "world")
-    return World(tmp_path / "world", whole.ledger)
+    """A copy that may be damaged, with a fence of its own."""
+    copy = World(tmp_path / "world", whole.ledger)
+    shutil.copytree(whole.folder, copy.folder)
+    shutil.copytree(whole.fence.parent, copy.fence.parent)
+    return copy
 
 
 # -- the ledger --

@@ -291,7 +291,7 @@ class TestOverHTTP:
             yield portal
 
     def test_a_question_gets_a_503_that_says_when_to_come_again(self, served, impatient, monkeypatch):
-        monkeypatch.setattr("sfumato.service.calls.READINESS_TTL_S", 0)
+        monkeypatch.setattr("sfumato.service.readiness.INTERVAL_S", 0)
         monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
         key, config = served.key(), served.session.config
         assert served.get("/readyz").status == 200

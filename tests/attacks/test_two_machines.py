@@ -17,6 +17,7 @@ from sfumato.cli import main
 from sfumato.config import LedgerSettings
 from sfumato.errors import BudgetExhausted, ConfigError, LedgerFailed, LedgerSetBack
 from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.service_lock import ServiceLock
 from sfumato.session import Session
 from tests.contracts.ledger import TABLES
@@ -112,7 +113,10 @@ def test_an_old_copy_is_refused_by_both_if_they_share_a_fence(
         assert one.ledger.verify() == other.ledger.verify() == []
 
 
-def test_nothing_is_answered_while_the_shared_fence_is_away(tmp_path: Path, database: Database, fence_url: str) -> None:
+def test_nothing_is_answered_while_the_shared_fence_is_away(
+    tmp_path: Path, database: Database, fence_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
     world = machine(tmp_path / "first", database.url, fence_url)
     name = psycopg.conninfo.conninfo_to_dict(fence_url)["dbname"]
     with world.open() as session:

@@ -323,13 +323,17 @@ class TestAsking:
         assert "unknown_gumbel" in page
         assert run_json("budget", "history")["rows"] == []
 
-    @pytest.mark.parametrize(
-        "sql", ["", "SELECT", "DROP TABLE engagements", "SELECT * FROM engagements", "SELECT a FROM b", "\x00", "'"]
-    )
+    @pytest.mark.parametrize("sql", ["", "SELECT", "DROP TABLE engagements", "SELECT * FROM engagements", "\x00", "'"])
     @pytest.mark.parametrize("command", ["ask", "estimate"])
     def test_bad_sql_is_refused(self, command: str, sql: str) -> None:
         run_error(command, "--analyst", "anna", sql, code=3)
         assert run_json(command, "--analyst", "anna", sql, code=3)["type"] == "/problems/not-supported"
+
+    @pytest.mark.parametrize("command", ["ask", "estimate"])
+    def test_an_unknown_table_is_refused(self, command: str) -> None:
+        problem = run_json(command, "--analyst", "anna", "SELECT members FROM engagement", code=3)
+        assert (problem["type"], problem["status"]) == ("/problems/table-not-found", 404)
+        assert problem["detail"] == "there is no table 'engagement'; did you mean engagements?"
 
     def test_a_wrong_analyst_is_refused_with_the_nearest(self) -> None:
         assert "did you mean anna?" in run_error("ask", "--analyst", "ana", TOTAL, code=3)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sfumato.accounting import Charge
 from sfumato.client import dbapi
 from sfumato.client.selects import bind, literal
-from sfumato.errors import BudgetExhausted, NotSupported, RateLimited, Unauthorized
+from sfumato.errors import BudgetExhausted, NotSupported, RateLimited, TableNotFound, Unauthorized
 from tests.helpers.fake_service import KEY, URL, Reading, Scripted, page, refused
 
 LIST = (
@@ -145,7 +145,7 @@ def test_a_refusal_is_a_programming_error_in_the_services_words(connection, sql,
     cursor.execute(LIST)
     with pytest.raises(dbapi.ProgrammingError, match=words) as raised:
         cursor.execute(sql)
-    assert isinstance(raised.value.__cause__, NotSupported)
+    assert isinstance(raised.value.__cause__, NotSupported | TableNotFound)
     assert (cursor.description, cursor.answer, cursor.rowcount) == (None, None, -1)
 
 

@@ -135,8 +135,9 @@ class World:
         shared: tuple[int, int] = (5000, 500),
         analysts: str = "anna ben",
         others: str = "olga",
+        owner: str = "",
     ) -> None:
-        """`analysts` share the organisation acme; `others` have none."""
+        """`analysts` share the organisation acme; `others` have none. One of them may be an owner."""
         terms = {"resets": resets, "count_noise": count_noise, "epsilon_per": epsilon_per}
         budget = _BUDGET.format(name="partner", information=information, calls=calls, mode=mode, **terms)
         common = _BUDGET.format(name="common", information=shared[0], calls=shared[1], mode="enforce", **terms)
@@ -152,6 +153,9 @@ class World:
             + '[organisations.acme]\nbudget = "common"\n'
             + "".join(people)
         )
+        if owner:
+            section = f"[analysts.{owner}]\n"
+            self.path.write_text(self.path.read_text().replace(section, f'{section}role = "owner"\n'))
 
     def open(self, now: datetime = NOW) -> Session:
         return Session(self.path, clock=lambda: now)

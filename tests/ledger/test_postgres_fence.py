@@ -11,6 +11,7 @@ import pytest
 
 from sfumato.config import LedgerSettings
 from sfumato.errors import ConfigError, LedgerFailed
+from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger import open_ledger
 from sfumato.ledger.fence import Fence
 from sfumato.ledger.postgres_fence import PostgresFence
@@ -181,7 +182,8 @@ class TestALedgerWithAFenceInADatabase(InDatabase, InSQLite):
         assert "belongs to another ledger" in told
         assert "PostgreSQL" in told
 
-    def test_nothing_is_answered_or_ready_while_it_is_away(self):
+    def test_nothing_is_answered_or_ready_while_it_is_away(self, monkeypatch):
+        monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
         ledger = self.make()
         answer(ledger, top())
         name = psycopg.conninfo.conninfo_to_dict(self.url)["dbname"]

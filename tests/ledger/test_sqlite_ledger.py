@@ -132,12 +132,12 @@ class TestTheDefaultFence:
 
 
 def check_on_a_full_disk(folder: str) -> str:
-    """The failure of a check whose process may write no more than 4 KiB per file: enough for the fence alone."""
+    """The failure of a check whose process may write no more than 16 KiB per file: enough for the fence alone."""
     place = Path(folder)
     with open_ledger(LedgerSettings("sqlite:books.db", place / "elsewhere" / "fence"), place / "ledger") as ledger:
         answer(ledger, top())
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, resource.RLIM_INFINITY))
         ledger.fence.check()
         found = str(refusal(ledger.check))
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

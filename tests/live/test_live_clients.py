@@ -71,7 +71,8 @@ REFUSED: list[Any] = [
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return new_world(tmp_path_factory.mktemp("live") / "world", information=100_000, calls=1000, shared=(10**6, 10**5))
+    folder = tmp_path_factory.mktemp("live") / "world"
+    return new_world(folder, information=100_000, calls=1000, shared=(10**6, 10**5), owner="ben")
 
 
 @pytest.fixture(scope="module")

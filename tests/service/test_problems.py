@@ -47,12 +47,20 @@ class TestProblems:
                 raise Conflict("a call with this Idempotency-Key is being answered at this moment; send it again")
 
             monkeypatch.setattr(Session, "ask", clash)
+        if name == "ledger-busy":
+            from sfumato.errors import LedgerBusy
+
+            def busy(*_: Any, **__: Any) -> Any:
+                raise LedgerBusy("held by 17")
+
+            monkeypatch.setattr(Session, "ask", busy)
         if name == "key-reused":
             served.ask(key, TOTAL, headers={"idempotency-key": "k"})
             return served.ask(key, TOP, headers={"idempotency-key": "k"})
         if name in ("budget-exhausted", "rate-limited"):
             served.ask(key, {**TOP, "k": 2})
         calls: dict[str, Callable[[], Reply]] = {
+            "table-not-found": lambda: served.ask(key, {**TOP, "table": "engagement"}),
             "not-supported": lambda: served.ask(key, {**TOP, "by": "articel"}),
             "unauthorized": lambda: served.get("/v1/budget"),
             "not-found": lambda: served.get(f"/v1/answers/{UNKNOWN}", key),

@@ -75,7 +75,7 @@ class TestShapes:
         for name in ("anna", "ben", "tina", "omar"):
             assert not ads.spent(name)
             assert ads.get("/v1/budget/charges", ads.key(name)).json == {"rows": [], "next": None}
-        assert {row[2] for row in ads.world.tables()["journal"]} == {"seal"}
+        assert {row[2] for row in ads.world.tables()["journal"]} == {"policy", "key", "seal"}
 
     def test_what_is_left_is_for_other_questions(self, ads: Served) -> None:
         key = ads.key()

@@ -22,6 +22,7 @@ role = "reader"
 entities = { account = ["acme"] }
 [service]
 rate_per_minute = 0
+pad_ms = 0
 """
 )
 
@@ -48,7 +49,7 @@ def test_a_table_without_the_right_is_a_table_that_does_not_exist(both: tuple[Se
             served.call("POST", path, key=key, json=body).lasting for served, key in zip(both, keys, strict=True)
         )
         assert found == expected, attempt
-        assert expected[0] == 422
+        assert expected[0] in (404, 422)
     assert not whole.spent("mallory")
 
 

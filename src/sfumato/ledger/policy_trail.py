@@ -1,6 +1,6 @@
 """The trail of the policy: limits, prices, modes and rights, written to the journal when they have changed.
 
-Whoever may edit `sfumato.toml` may raise a budget. The journal cannot prevent that, but it shows when it was done, and
+A user who can edit `sfumato.toml` can raise a budget. The journal cannot prevent that. It shows when it was done, and
 its chain keeps the entry. The first entry lists everything; each later one lists what differs.
 """
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 # One lock for all writers of a database: the journal is one chain, so they would wait for one another anyway.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('sfumato ledger'))"
 _BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_HAS_BOOKS = "SELECT 1 WHERE to_regclass('sfumato.ledger') IS NOT NULL"
+# Not `to_regclass`: a connection may remember that there was no table, and that is not looked up again after a wait.
+_HAS_BOOKS = "SELECT 1 FROM pg_tables WHERE schemaname = 'sfumato' AND tablename = 'ledger'"
 # Both sides notice within 10 s that the other machine has vanished. The first two are seconds.
 _KEEPALIVES: dict[str, Any] = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
 _UNANSWERED_MS = 8000  # a connection ends if what was sent is not acknowledged for so long

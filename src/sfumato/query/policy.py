@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from sfumato.accounting.numbers import positive, probability, whole
-from sfumato.errors import InvalidArgument, NotSupported, nearest
+from sfumato.errors import InvalidArgument, NotSupported, TableNotFound, nearest
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
 from sfumato.query.predicate import EVERYTHING, Predicate
 from sfumato.query.values import read_value
@@ -131,10 +131,22 @@ class Policy:
     def table(self, name: str) -> TablePolicy:
         if name in self.reports and name not in self.tables:
             raise NotSupported(f"{name} is a report and no table; ask `sfumato report --report {name}` for its numbers")
-        return self.tables[_find(name, self.tables, "there is no table")]
+        found = _match(name, self.tables, "there is no table")
+        if found is None:
+            raise TableNotFound(f"there is no table {_hint(name, self.tables)}", name)
+        return self.tables[found]
 
 
 def _find(name: str, known: Iterable[str], complaint: str) -> str:
+    """The known name that `name` means, or a refusal that names the nearest."""
+    names = list(known)
+    found = _match(name, names, complaint)
+    if found is None:
+        raise NotSupported(f"{complaint} {_hint(name, names)}")
+    return found
+
+
+def _match(name: str, known: Iterable[str], complaint: str) -> str | None:
     """The known name that `name` means: itself, or the only one that differs in case."""
     names = list(known)
     if not isinstance(name, str):
@@ -144,7 +156,9 @@ def _find(name: str, known: Iterable[str], complaint: str) -> str:
     if name in names:
         return name
     folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
-    if len(folded) == 1:
-        return folded[0]
-    hint = nearest(name, names) or f"; there is {', '.join(names) or 'none'}"
-    raise NotSupported(f"{complaint} {name[:60]!r}{hint}")
+    return folded[0] if len(folded) == 1 else None
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """The end of a refusal of a name: what was probably meant, or all that there is."""
+    return f"{name[:60]!r}{nearest(name, known) or '; there is ' + (', '.join(known) or 'none')}"

@@ -48,7 +48,7 @@ _STATUS_HEADERS: Mapping[int, Json] = {
 
 # Every route can have these: a body that is too large or too slow can be sent to any.
 _ANY_PROBLEMS = ("invalid-argument", "method-not-allowed", "too-large", "failed")
-_KEY_PROBLEMS = ("unauthorized", "rate-limited", "ledger-failed", "not-found")
+_KEY_PROBLEMS = ("unauthorized", "rate-limited", "ledger-busy", "ledger-failed", "not-found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,10 @@ ROUTES: Mapping[str, Route] = {
         reply=Answer,
         reply_text="The answer with its receipt.",
         headers=_BUDGET,
-        problems=["not-supported", "invalid-argument", "budget-exhausted", "in-flight", "key-reused", "engine-failed"],
+        problems=[
+            *("not-supported", "table-not-found", "invalid-argument", "budget-exhausted", "in-flight", "key-reused"),
+            "engine-failed",
+        ],
     ),
     "report": Route(
         summary="Query a report",
@@ -124,7 +127,7 @@ ROUTES: Mapping[str, Route] = {
         body=_body("Request", examples.REQUESTS),
         reply=Estimate,
         reply_text="The estimate.",
-        problems=["not-supported", "invalid-argument"],
+        problems=["not-supported", "table-not-found", "invalid-argument"],
     ),
     "recall": Route(
         summary="Get a stored answer",
