@@ -127,11 +127,18 @@ def test_the_readme_is_short_and_promises_what_policy_explain_says(tmp_path):
         made = run.invoke(main, ["init", "shop", "--source", "orders.csv", "--unit", "customer_id"])
         assert made.exit_code == 0, made.output
         explained = run.invoke(main, ["policy", "explain", "--config", "shop/sfumato.toml"], env={"COLUMNS": "120"})
-    rows = dict(re.findall(r"^  (\S.*?\S) {2,}[\d,]+ +\d+ +([\d.]+ +\S+ +[\d.]+ %) *$", explained.output, re.MULTILINE))
+    rows = dict(
+        re.findall(r"^  (\S.*?\S) {2,}[\d,]+ +[\d,]+ +([\d.]+ +\S+ +[\d.]+ %) *$", explained.output, re.MULTILINE)
+    )
     shown = {"all of it": "the whole monthly budget"}
-    for asked in ("one total", "one histogram", "one list of ten", "all of it"):
+    for asked in ("one total", "one histogram", "one list of ten", "all of it", "a year of it"):
         epsilon, delta, bet = re.split(r"\s+", rows[asked], maxsplit=2)
         assert f"| {shown.get(asked, asked)} | {epsilon} | {delta} | {bet} |" in text
+    lists, counts = re.findall(r"one (?:list of ten|histogram) .* (\d+) *$", made.output, re.MULTILINE)[::-1]
+    assert f"{lists} lists of ten, or for {counts} histograms or totals" in text
+    tutorial = (ROOT / "docs" / "tutorials" / "ten-minutes.md").read_text(encoding="utf-8")
+    assert f"{lists} lists of ten, or {counts} histograms or totals" in tutorial
+    assert f"two have {re.search(r'2 people have epsilon ([0-9.]+) at', explained.output)[1]}" in text
 
 
 def test_reference_pages_are_fresh():

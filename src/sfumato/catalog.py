@@ -41,6 +41,10 @@ class Catalog:
     def engine(self, table: str) -> Engine:
         return self._engines[self._config.tables[table].engine]
 
+    def views(self) -> frozenset[str]:
+        """The tables whose sources are views."""
+        return frozenset(table for table in self._config.tables if self.engine(table).is_view(table))
+
     def schema(self, table: str) -> dict[str, ColumnType]:
         return self.engine(table).schema(table)
 

@@ -22,6 +22,7 @@ from sfumato.answer import Planner, answer, answer_listing, filter_text
 from sfumato.catalog import Catalog
 from sfumato.config import RIGHTS, Config, Right, Role, load_config, noise_key, sort_roles
 from sfumato.errors import Conflict, InvalidArgument, NotFound, SfumatoError
+from sfumato.explain import find_guarantee
 from sfumato.ledger import (
     Account,
     EarlierCall,
@@ -36,6 +37,7 @@ from sfumato.ledger.cells import Seals
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Policy, TablePolicy
+from sfumato.query.reports.policy import guarantee
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
 from sfumato.query.request import RequestLike
 from sfumato.query.values import json_value
@@ -49,6 +51,7 @@ from sfumato.wire import (
     Charges,
     ColumnInfo,
     Estimate,
+    Guarantee,
     Me,
     MeasureInfo,
     Report,
@@ -247,6 +250,16 @@ class Session:
             entities=entities,
             where=who.where,
         )
+
+    def guarantee(self, analyst: str | None = None, *, role: Role | None = None) -> Guarantee:
+        """What an analyst's accounts and reports promise; without an analyst, what all of them and releases do.
+
+        `sources` has one total for each source of rows. A `role` may narrow what the analyst is counted with.
+        """
+        if analyst is not None:
+            self.config.analyst(analyst)
+        promised = {name: guarantee(policy) for name, policy in self._reports.policies.items()}
+        return find_guarantee(self.config, promised, self._catalog.views(), analyst=analyst, role=role)
 
     def _policy_of(self, analyst: str, role: Role | None) -> Policy:
         """What an analyst may ask about: nothing, in a role without questions and estimates."""

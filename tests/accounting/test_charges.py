@@ -23,6 +23,11 @@ def test_ten_tenths_are_one():
     assert sum([Charge(Fraction(1, 10))] * 10, NOTHING) == Charge(1)
 
 
+def test_a_multiple_is_exact():
+    assert Charge(21, 1) * 3 == Charge(63, 3)
+    assert Charge(1, 2) * Fraction(1, 3) * 3 == Charge(1, 2)
+
+
 @given(charges, charges, charges)
 def test_arithmetic(a, b, c):
     assert a + b == b + a

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -59,7 +60,7 @@ def world(tmp_path: Path) -> World:
 
 
 def warnings(world: World, section: str) -> dict[str, str]:
-    """The warnings of `policy check` with these lines in mallory's section."""
+    """The warnings of `policy check` about analysts, with these lines in mallory's section."""
     text = world.path.read_text()
     world.path.write_text(text + section)
     found = run_json(world, "policy", "check")["warnings"]
@@ -67,7 +68,7 @@ def warnings(world: World, section: str) -> dict[str, str]:
     assert ("Warnings:" in page) == bool(found)
     assert all(each["problem"] in page for each in found)
     world.path.write_text(text)
-    return {each["setting"]: each["problem"] for each in found}
+    return {each["setting"]: each["problem"] for each in found if each["setting"].startswith("analysts.")}
 
 
 class TestWarnings:
@@ -107,6 +108,65 @@ class TestWarnings:
         [problem] = run_json(world, "policy", "check", code=1)["problems"]
         assert problem["setting"] == "analysts.mallory.where"
         assert "analysts.mallory.tables" in problem["problem"]
+
+
+class TestOneSource:
+    """The world has the table payroll over the rows of engagements, and a report on ads, which can be asked about."""
+
+    def test_second_names_and_reports_beside_questions_are_warned_of(self, world: World) -> None:
+        found = {each["setting"]: each["problem"] for each in run_json(world, "policy", "check")["warnings"]}
+        assert found.keys() == {"tables.payroll.source", "reports.ads.table"}
+        assert found["tables.payroll.source"].startswith("has rows of tables.engagements too: ")
+        assert found["reports.ads.table"].endswith("write tables.ads.cap")
+
+    def test_a_total_is_told_of_each(self, world: World) -> None:
+        found = run_json(world, "policy", "check")["totals"]
+        assert [each["tables"] for each in found] == [["engagements", "payroll"], ["ads"], ["clicks"]]
+        assert found == run_json(world, "policy", "explain")["sources"]
+        page = run(world, "policy", "check")
+        assert "engagements and payroll are 2 names for one source. All that is told about" in page
+        assert "the rows of ads has no bound for one person: a report has no cap on the events" in page
+
+    def test_views_are_named(self, world: World) -> None:
+        with duckdb.connect(str(world.database)) as connection:
+            connection.execute("CREATE VIEW seen AS SELECT * FROM engagements")
+        text = world.path.read_text().replace('source = "engagements"', 'source = "seen"', 1)
+        world.path.write_text(text)
+        assert [each["views"] for each in run_json(world, "policy", "explain")["sources"]] == [
+            ["engagements"],
+            [],
+            [],
+            [],
+        ]
+        assert "engagements is a view: what is told about the tables beneath" in run(world, "policy", "explain")
+
+
+class TestPlan:
+    """`sfumato policy plan` reads and writes nothing."""
+
+    def plan(self, *options: str, code: int = 0) -> str:
+        result = CliRunner().invoke(main, ["policy", "plan", *options], env={"COLUMNS": "120"})
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def test_it_says_what_an_epsilon_buys(self) -> None:
+        page = self.plan("--epsilon", "3")
+        assert re.sub(r"\s+", " ", page).startswith(
+            "55 units and 55 calls per month, which promise epsilon 2.98 at delta 1e-07 to one person; a year of it: "
+        )
+        assert re.search(r"one list of ten +21 units and 1 call +± 26 +1.78 +2\b", page)
+        assert "  [budgets.NAME]\n  epsilon_per = 0.15" in re.sub(r" +\n", "\n", page)
+
+    def test_as_json(self) -> None:
+        found = json.loads(self.plan("--epsilon", "1", "--epsilon-per", "0.1", "--resets", "never", "--json"))
+        assert found["budget"]["epsilon_per"] == "1/10"
+        assert found["year"] is None
+        assert [each["times"] for each in found["buys"]] == [16, 16, 0]
+
+    def test_a_refusal_names_the_option(self) -> None:
+        assert "--epsilon: buys nothing at epsilon_per 0.15" in self.plan("--epsilon", "0.1", code=2)
+        assert "--delta-per: must be at most 5e-08" in self.plan("--epsilon", "3", "--delta-per", "1e-3", code=2)
+        assert "--epsilon-per: must be greater than zero" in self.plan("--epsilon", "3", "--epsilon-per", "0", code=2)
 
 
 class TestExplain:

@@ -420,15 +420,19 @@ class TestDryRun:
     def test_tells_what_a_ledger_would_lose_and_what_is_left(self) -> None:
         paying = ["--config", "sfumato.toml", "--budget", "partner", "--dry-run"]
         page = words(run_page(*counts(*paying, budget="--rho 0.5 --delta 1e-6")))
-        assert "It would take 45 units and 1 call of release:partner, where 100 units and 5 calls are left." in page
+        assert (
+            "It would take 45 units and 1 call of release:partner, where 100 units and 5 calls are left; and of" in page
+        )
+        assert "Several people together: 2 people have epsilon " in page
         plan = run_json(*counts(*paying, budget="--rho 0.5 --delta 1e-6"))
         assert plan["charge"] == {"information": "45", "calls": "1"}
         assert charges() == []
 
     def test_tells_of_all_accounts(self) -> None:
         paying = ["--config", "sfumato.toml", "--budget", "partner", "--dry-run"]
-        page = words(run_page(*counts(*paying, source="sales", budget="--rho 0.5 --delta 1e-6")))
-        assert "of release:partner, where 100 units and 5 calls are left; and of table:sales, where 100" in page
+        for source in ("sales", "sales.parquet", "./sal*.parquet"):
+            page = words(run_page(*counts(*paying, source=source, budget="--rho 0.5 --delta 1e-6")))
+            assert "of release:partner, where 100 units and 5 calls are left; and of table:sales, where 100" in page
 
     def test_needs_no_out_and_everything_else_does(self) -> None:
         run_page(*counts("--dry-run"))

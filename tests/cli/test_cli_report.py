@@ -200,6 +200,13 @@ class TestAsking:
             assert ", 19 times in 20, before monotone raises the numbers" in words(receipt)
             assert "error95 is of the noise alone: monotone raises the numbers" in words(page)
 
+    def test_actions_are_among_the_options_that_raise_numbers(self) -> None:
+        asked = ("report", *ASK, "--statistic", "impressions", *MARCH, "--option", "actions")
+        assert "raised" in [note["code"] for note in run_json(*asked)["notes"]]
+        numbers, _, receipt = run_page(*asked).partition("  receipt ")
+        assert "±" not in numbers
+        assert ", 19 times in 20, before actions raises the numbers" in words(receipt)
+
     def test_exact_totals(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'exact_totals = "known to the advertiser"'})
         totals, parts = run_json("report", *ASK, *MARCH), run_json("report", *ASK, *MARCH, "--attribute", "job_title")

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
+from sfumato.accounting import Charge
 from sfumato.cli import main
 from sfumato.cli.config_text import toml_key, toml_string
 from sfumato.cli.first_config import InitSource, write_first_config
@@ -106,6 +107,56 @@ class TestAskedAtOnce:
         assert "  sfumato ask --config shop/sfumato.toml --analyst anna 'SELECT colour, COUNT(" in result.stdout
         assert "sfumato policy explain --config shop/sfumato.toml" in result.stdout
         assert "sizes (its type cannot be asked about)" in result.stdout
+
+
+class TestTheBudget:
+    """The file promises what was asked for, and the page says what that buys."""
+
+    def test_by_default_a_month_promises_eight_with_releases_in_it(self) -> None:
+        write("orders.parquet")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
+        assert (made["plan"]["period"]["epsilon"], made["plan"]["year"]["epsilon"]) == (8.0, 34.36)
+        explained = json.loads(invoke("policy", "explain", "--config", made["config"], "--json").stdout)
+        [source] = explained["sources"]
+        assert source["total"]["period"] == made["plan"]["period"]
+        assert source["total"]["year"] == made["plan"]["year"]
+        assert source["releases"]["names"] == ["release:partner", "release:everyone"]
+        assert source["uncapped"] == []
+        for account in explained["accounts"]:
+            assert account["limit"] == {"information": "320", "calls": "320"}
+
+    @pytest.mark.parametrize(("epsilon", "units", "calls"), [("3", 55, 55), ("0.5", 1, 1), ("30", 2838, 500)])
+    def test_another_epsilon(self, epsilon: str, units: int, calls: int) -> None:
+        write("orders.parquet")
+        result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person", "--epsilon", epsilon)
+        assert result.exit_code == 0, result.output
+        budgets = read_config(Path("shop/sfumato.toml").read_text("utf-8"), Path("shop").resolve(), {}).budgets
+        assert {name: budget.cap for name, budget in budgets.items()} == {
+            "partner": Charge(units, calls),
+            "everyone": Charge(units, calls),
+        }
+        lines = dict(re.findall(r"^  (one [a-z ]+?) {2,}.* ([\d,]+|none) *$", result.stdout, re.MULTILINE))
+        assert lines["one total"] == f"{units:,}"
+        assert lines["one list of ten"] == str(units // 21 or "none")
+
+    @pytest.mark.parametrize("epsilon", ["0", "0.1", "101", "-1"])
+    def test_an_epsilon_that_buys_nothing_writes_nothing(self, epsilon: str) -> None:
+        write("orders.parquet")
+        result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person", f"--epsilon={epsilon}")
+        assert result.exit_code == 2
+        assert "--epsilon: " in result.stderr
+        assert not Path("shop").exists()
+
+    def test_what_the_page_says_can_be_asked_can_be_asked(self) -> None:
+        """Two lists of ten, at an epsilon of three; the third is refused."""
+        write("orders.parquet", "range % 40 AS colour, range % 7 AS size")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person", "--epsilon", "3")
+        times = next(each["times"] for each in made["plan"]["buys"] if each["what"] == "top_ten")
+        asked = [
+            invoke(*made["ask"][1:6], f"SELECT size, people FROM orders WHERE colour < {at} GROUP BY size LIMIT 10")
+            for at in range(30, 31 + times)
+        ]
+        assert [result.exit_code for result in asked] == [0] * times + [3]
 
 
 class TestTheReportInIt:

@@ -29,13 +29,14 @@ from sfumato.errors import (
     Unauthorized,
 )
 from sfumato.problems import PLACE, PROBLEM_TYPES
-from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate, Me, TableRow, Tables
+from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate, Guarantee, Me, TableRow, Tables
 from tests.helpers.fake_service import (
     ANSWER,
     BUDGET,
     CHARGES,
     DIGEST,
     ESTIMATE,
+    GUARANTEE,
     KEY,
     ME,
     REPORT,
@@ -54,7 +55,9 @@ both = pytest.mark.parametrize("call", [sync_call, async_call])
 
 
 @pytest.mark.parametrize(
-    "record", [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, TABLES, ME], ids=lambda each: type(each).__name__
+    "record",
+    [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, TABLES, ME, GUARANTEE],
+    ids=lambda each: type(each).__name__,
 )
 def test_records_are_read_back_from_their_serial_form(record):
     assert type(record).from_dict(record.to_dict()) == record
@@ -75,6 +78,8 @@ CALLS = [
     ("charges", (), CHARGES, "GET", "/v1/budget/charges"),
     ("tables", (), TABLES, "GET", "/v1/tables"),
     ("me", (), ME, "GET", "/v1/me"),
+    ("guarantee", (), GUARANTEE, "GET", "/v1/guarantee"),
+    ("total_guarantee", (), GUARANTEE, "GET", "/v1/admin/guarantee"),
     ("usage", (), {"rows": []}, "GET", "/v1/admin/usage"),
 ]
 
@@ -115,7 +120,7 @@ def test_both_clients_have_the_same_calls_and_those_of_a_session():
         }
 
     assert public(sf.Client) == public(sf.AsyncClient)
-    for name in ("ask", "report", "estimate", "budget", "charges", "tables", "me"):
+    for name in ("ask", "report", "estimate", "budget", "charges", "tables", "me", "guarantee"):
         asked = [*inspect.signature(getattr(sf.Session, name)).parameters]
         assert [each for each in asked if each not in ("analyst", "call", "role")] == public(sf.Client)[name]
 
@@ -384,6 +389,8 @@ def test_the_records_that_come_back_are_those_of_a_session():
         "charges": Charges,
         "tables": Tables,
         "me": Me,
+        "guarantee": Guarantee,
+        "total_guarantee": Guarantee,
     }
     for method, given, record, _, _ in CALLS[:-1]:
         assert isinstance(sync_call(Scripted([ok(record)]), method, *given), kinds.get(method, Answer))

@@ -63,6 +63,16 @@ class MechanismContract:
         with pytest.raises(InvalidArgument, match=r"^k: must be at least 1"):
             mechanism.at(0)
 
+    def test_several_people_show_no_less_than_one(self):
+        mechanism = MECHANISMS[self.name].of(**self.arguments)
+        one, *more = [mechanism.group_delta(people) for people in (1, 2, 5, 10, 1000)]
+        assert [one, *more] == sorted([one, *more])
+        if not mechanism.reserve.calls:
+            assert not any(more)
+        else:
+            assert 0 < one <= float(mechanism.delta) * (1 + 1e-9) < more[0]
+            assert more[-1] == 1.0
+
     @given(small_tables, seeds)
     def test_every_step_costs_something_and_nothing_is_given_back(self, counts, seed):
         steps = self.run(counts, keyed(seed)).steps

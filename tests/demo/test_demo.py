@@ -18,13 +18,14 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from sfumato.accounting import NOTHING, Charge, epsilon
+from sfumato.accounting import NOTHING, Charge
 from sfumato.cli.demo import wait_for_stop
 from sfumato.cli.terminal.demo import print_demo, print_invitation
 from sfumato.client import Client
 from sfumato.config import load_config
 from sfumato.demo import demo
 from sfumato.errors import Failed, InvalidArgument
+from sfumato.explain.buying import plan_budget
 from sfumato.ledger import open_ledger
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.session import Session
@@ -81,9 +82,17 @@ def test_what_is_spent_adds_up_to_what_is_left(finished: demo.Demo) -> None:
     spent = NOTHING
     for answer in finished.answers.values():
         spent += answer.receipt.charge
-        assert answer.receipt.left == Charge(3000, 30) - spent
-    [account] = finished.report.accounts
-    assert (account.spent, account.left) == (spent, Charge(3000, 30) - spent)
+        assert answer.receipt.left == Charge(320, 320) - spent
+    own, cap = finished.report.accounts
+    assert (own.spent, own.left) == (spent, Charge(320, 320) - spent)
+    # The cap pays for the worst case of every question, and for the table that was published.
+    assert cap.account == "table:engagements"
+    assert cap.spent == Charge(21 + 1 + 1 + 4, 2) + Charge(18, 10)
+
+
+def test_its_budgets_are_those_that_init_writes(folder: Path, finished: demo.Demo) -> None:
+    budgets = load_config(folder / "sfumato.toml").budgets
+    assert budgets == dict.fromkeys(("partner", "everyone"), plan_budget().budget)
 
 
 def test_the_report_costs_nothing_and_says_what_it_promises(finished: demo.Demo) -> None:
@@ -109,8 +118,9 @@ def test_the_object_has_the_shape_of_an_answer(finished: demo.Demo) -> None:
     assert answer["receipt"]["error95"] == {"members": 26}
     assert answer["rows"][0].keys() == {"article", "members"}
     assert [note["code"] for note in answer["notes"]] == ["small-groups-absent"]
-    bound = epsilon(3000, 30, 0.15, 1e-10, 7e-9)
-    assert bound <= serial["guarantee"]["epsilon"] < bound + 0.01
+    [source] = serial["guarantee"]["sources"]
+    assert source["questions"]["period"] == {"epsilon": 8.0, "delta": 1e-7, "wins": 0.9997}
+    assert source["unbounded"] == ["events"]  # the report counts events, of which a member may have any number
 
 
 def page(finished: demo.Demo, width: int, encoding: str = "utf-8") -> str:
@@ -140,7 +150,7 @@ def test_the_page_can_be_told_in_ascii(finished: demo.Demo) -> None:
 
 def test_the_page_says_what_the_budget_promises_and_where_to_go_on(folder: Path, finished: demo.Demo) -> None:
     words = " ".join(page(finished, 200).split())
-    assert "moves any conclusion by at most epsilon = 32.87, delta = 7e-09" in words
+    assert "moves any conclusion by at most epsilon = 8.00, delta = 1e-07" in words
     assert "groups below a noisy threshold are absent" in words
     assert f"sfumato ask --config {folder / 'sfumato.toml'}" in words
 

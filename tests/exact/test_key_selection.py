@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from sfumato.accounting import zcdp_delta
-from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule
+from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule, TruncatedLaplaceRule
 from tests.helpers.claims import assert_private, assert_zcdp
 from tests.helpers.laws import TOLERANCE, NoiseLaw, Pair, exact_delta, key_pair, product, renyi, worst_delta
 
@@ -159,3 +160,82 @@ def test_keeping_one_person_more_often_would_show() -> None:
     too_early = rule.probabilities(np.arange(1, 1001))
     too_early[0] = 0
     assert worst_delta(decisions(rule, too_early, range(20)), 1.0) > 3e-3
+
+
+# --- Noise that ends ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EndedLaw:
+    """P[X = x] proportional to a^|x| on -reach, ..., reach: all of it, so nothing is lost."""
+
+    unit: float
+    reach: int
+
+    @property
+    def lost(self) -> float:
+        return 0.0
+
+    def mass(self, x: np.ndarray) -> np.ndarray:
+        inside = np.abs(x) <= self.reach
+        weights = np.exp(-self.unit * np.abs(x))
+        return (
+            np.where(inside, weights, 0.0) / np.exp(-self.unit * np.abs(np.arange(-self.reach, self.reach + 1))).sum()
+        )
+
+    def at_most(self, x: np.ndarray) -> np.ndarray:
+        return np.array([self.mass(np.arange(-self.reach, int(place) + 1)).sum() for place in x])
+
+
+def ended(rule: TruncatedLaplaceRule) -> EndedLaw:
+    return EndedLaw(float(rule.epsilon / rule.max_keys), rule.noise.reach)
+
+
+def ended_keys(rule: TruncatedLaplaceRule, law: EndedLaw, threshold: int) -> list[Pair]:
+    """Keys with their noisy counts: the noise can end on either side of the threshold."""
+    turn = law.reach
+    counts = {0, 1, 2, turn - 1, turn, turn + 1, 2 * turn - 1, 2 * turn, 2 * turn + 1, 3 * turn}
+    grown = changed_keys(rule.max_keys, counts)
+    return [product(key_pair(n, n + 1, threshold, law) for n in change) for change in grown]
+
+
+@pytest.mark.parametrize("max_keys", KEYS)
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+class TestTruncatedLaplaceRule:
+    def rule(self, max_keys: int, epsilon: float, delta: float) -> TruncatedLaplaceRule:
+        return TruncatedLaplaceRule(epsilon=Fraction(epsilon), delta=Fraction(delta), max_keys=max_keys)
+
+    def test_is_private(self, max_keys: int, epsilon: float, delta: float) -> None:
+        rule = self.rule(max_keys, epsilon, delta)
+        assert_private(ended_keys(rule, ended(rule), rule.threshold), epsilon, delta)
+
+    def test_costs_its_rho(self, max_keys: int, epsilon: float, delta: float) -> None:
+        rule = self.rule(max_keys, epsilon, delta)
+        assert_approximate_zcdp(ended_keys(rule, ended(rule), rule.threshold), rule.rho, delta)
+
+    def test_noise_that_ends_earlier_would_not_do(self, max_keys: int, epsilon: float, delta: float) -> None:
+        rule = self.rule(max_keys, epsilon, delta)
+        earlier = replace(ended(rule), reach=rule.noise.reach - 1)
+        assert worst_delta(ended_keys(rule, earlier, rule.threshold - 1), epsilon) > delta
+
+    def test_a_lower_threshold_would_not_do(self, max_keys: int, epsilon: float, delta: float) -> None:
+        rule = self.rule(max_keys, epsilon, delta)
+        assert worst_delta(ended_keys(rule, ended(rule), rule.threshold - 1), epsilon) > delta
+
+    def test_its_threshold_is_never_above_that_of_endless_noise(
+        self, max_keys: int, epsilon: float, delta: float
+    ) -> None:
+        endless = LaplaceRule(epsilon=Fraction(epsilon), delta=Fraction(delta), max_keys=max_keys)
+        assert self.rule(max_keys, epsilon, delta).threshold <= endless.threshold
+
+
+def test_a_count_beside_the_optimal_decision_pays_for_itself() -> None:
+    """The optimal decision and a Laplace count of the kept keys, both at one epsilon: at that epsilon delta is .29."""
+    rule = GeometricRule(epsilon=Fraction(1), delta=Fraction(1, 1000), max_keys=1)
+    pi, noise = rule.probabilities(np.arange(40)), NoiseLaw(1, 1.0)
+    worst = 0.0
+    for n in range(1, 30):
+        v = np.arange(n - noise.reach, n + 2 + noise.reach)
+        pair = tuple(np.append(pi[m] * noise.mass(v - m), 1 - pi[m]) for m in (n, n + 1))
+        worst = max(worst, exact_delta(pair, 1.0))
+    assert worst == pytest.approx(0.29, abs=0.01)

@@ -56,7 +56,8 @@ def test_a_table_is_written_as_it_was(rows: Path):
     subjects.write_table(rows / "table.csv")
     assert (rows / "table.csv").read_bytes() == (DATA / "table.csv").read_bytes()
     ours, before = (json.loads((place / "table.csv.statement.json").read_text()) for place in (rows, DATA))
-    assert not differences({**ours, "code": ""}, {**before, "code": ""})
+    known = {name: part for name, part in ours.items() if name not in subjects.ADDED}
+    assert not differences({**known, "code": ""}, {**before, "code": ""})
 
 
 def test_a_written_table_is_still_what_its_statement_says():

@@ -20,6 +20,7 @@ from sfumato.problems import problem, problem_type
 from sfumato.query.policy import Column, Measure, Policy, TablePolicy
 from sfumato.query.request import Total
 from sfumato.query.sql import read_sql
+from sfumato.service import examples
 from sfumato.wire import (
     Answer,
     BudgetReport,
@@ -27,6 +28,7 @@ from sfumato.wire import (
     ChargeRow,
     Charges,
     Estimate,
+    Guarantee,
     Me,
     Note,
     Receipt,
@@ -131,6 +133,7 @@ ME = Me(
     entities={"account": ["7"], "campaign": [["7", "spring"]]},
     where="region = 'emea'",
 )
+GUARANTEE = Guarantee.from_dict(examples.GUARANTEE)
 TABLES = Tables(
     [
         TableRow(

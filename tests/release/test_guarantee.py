@@ -117,3 +117,45 @@ def test_words() -> None:
     assert Fraction(promised.to_dict()["rho"]) == promised.rho
     spent = Spending("units", "noise", Fraction(1, 3), Fraction(1, 10**6))
     assert spent.to_dict() == {"purpose": "units", "law": "noise", "rho": "1/3", "delta": "1/1000000"}
+
+
+class TestSeveralPeople:
+    """k people: k^2 rho, and the delta of naming keys by the law of each step."""
+
+    PROMISED = ReleaseGuarantee.of(Fraction(1, 50), None, Fraction(1, 10**6), names_keys=True)
+
+    def steps(self, *deltas: float | None) -> list[Spending]:
+        """A step that names no key, and steps that do."""
+        naming = [
+            Spending("keys", "", Fraction(0), Fraction(1), None if each is None else lambda k, each=each: k * each)  # type: ignore[misc]
+            for each in deltas
+        ]
+        return [Spending("sum", "", Fraction(1, 50)), *naming]
+
+    def test_rho_grows_by_the_square_and_deltas_add_up(self) -> None:
+        found = self.PROMISED.to_groups(self.steps(1e-6, 3e-6))
+        assert [group["people"] for group in found] == [2, 5, 10]
+        for group in found:
+            people = group["people"]
+            assert group["shown"] == pytest.approx(people * 4e-6)
+            assert group["epsilon"] == zcdp_epsilon(people**2 * self.PROMISED.rho, self.PROMISED.delta)
+            assert group["delta"] == pytest.approx(group["shown"] + 1e-6)
+            assert group["epsilon"] > people * self.PROMISED.epsilon
+
+    def test_where_keys_are_public_there_is_only_the_conversion(self) -> None:
+        public = ReleaseGuarantee.of(Fraction(1, 50), None, None, names_keys=False)
+        assert {group["shown"] for group in public.to_groups(self.steps())} == {0.0}
+
+    def test_where_all_is_shown_there_is_no_bound(self) -> None:
+        found = self.PROMISED.to_groups(self.steps(0.2))
+        assert [(group["epsilon"], group["delta"], group["shown"]) for group in found[1:]] == [(None, None, 1.0)] * 2
+
+    def test_pure_noise_without_a_conversion_is_k_times_epsilon(self) -> None:
+        delta = Fraction(1, 10**6)
+        pure = ReleaseGuarantee(Fraction(1, 2), delta, 1.0, delta)
+        found = pure.to_groups(self.steps(1e-6))
+        assert [(group["people"], group["epsilon"]) for group in found] == [(2, 2.0), (5, 5.0), (10, 10.0)]
+        assert all(group["delta"] == group["shown"] for group in found)
+
+    def test_a_step_that_does_not_say_leaves_it_open(self) -> None:
+        assert self.PROMISED.to_groups(self.steps(1e-6, None)) == []

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -19,7 +19,7 @@ import polars
 import pytest
 
 import sfumato as sf
-from sfumato.accounting import NOTHING, Charge
+from sfumato.accounting import NOTHING, Charge, epsilon
 from sfumato.config import load_config
 from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.errors import (
@@ -30,6 +30,7 @@ from sfumato.errors import (
     Failed,
     InvalidArgument,
     NotFound,
+    NotSupported,
     SfumatoError,
 )
 from sfumato.ledger import Ledger, Standing, open_ledger
@@ -299,6 +300,16 @@ class TestCharge:
             job.run()
             assert world.standing().spent - before.spent == Charge.from_dict(plan["charge"])
 
+    def test_is_told_for_several_people_too(self, world: World) -> None:
+        """By the law of what names the keys, in the plan, in the statement and on the page."""
+        for job in (world.counts(job="a"), world.aggregates(job="b", aggregates=[Units(), Count(3)])):
+            planned, released = job.plan()["groups"], job.run()
+            assert planned == released.statement["groups"]
+            assert [group["people"] for group in planned] == [2, 5, 10]
+            assert all(group["epsilon"] > job.request.guarantee.epsilon for group in planned)
+            assert all(group["shown"] > float(job.request.guarantee.delta) for group in planned)
+            assert "2 people have epsilon " in released.lines()["together"]
+
     def test_of_a_job_without_a_name_is_taken_each_time(self, world: World) -> None:
         first, second = (world.counts(job=None).run() for _ in range(2))
         assert first.statement["job"] != second.statement["job"]
@@ -319,10 +330,104 @@ class TestCharge:
         assert values(world.counts(source="sales").run()) == values(first)
         assert world.spent() == world.spent("table:sales") == (PRICE, NOTHING)
 
+    @pytest.mark.parametrize("kind", ["path", "relative", "link", "hard link", "pattern", "text"])
+    def test_of_a_capped_table_is_taken_from_both_by_any_path(
+        self, world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.write_config(cap="everyone")
+        monkeypatch.chdir(world.folder)
+        other = world.folder / "other.parquet"
+        if kind == "link":
+            other.symlink_to(world.sales)
+        if kind == "hard link":
+            other.hardlink_to(world.sales)
+        sources = {"relative": "../" + world.folder.name + "/sales.parquet", "pattern": "sal*.parquet"}
+        sources |= {"link": other, "hard link": other, "path": world.sales, "text": str(world.sales)}
+        job = world.counts(source=sources[kind])
+        assert [account["account"] for account in job.plan()["accounts"]] == ["release:partner", "table:sales"]
+        job.run()
+        assert world.spent() == world.spent("table:sales") == (PRICE, NOTHING)
+        assert world.wrong() == []
+
+    def test_questions_and_releases_stay_within_the_total_that_is_told(self, world: World) -> None:
+        """By name and by path, until nothing more is paid for: the cap is what `guarantee` says it is."""
+        world.write_config(cap="everyone")
+        text = world.config.read_text().replace("information = 5000\ncalls = 500", "information = 200\ncalls = 12")
+        world.config.write_text(text)
+        asked = released = 0
+        with Session(world.config) as session:
+            [total] = session.guarantee().sources
+            for k in range(1, 9):
+                with suppress(BudgetExhausted):
+                    session.ask(f"SELECT item, people FROM sales GROUP BY item LIMIT {k}", analyst="anna")
+                    asked += 1
+        for source in (world.sales, "sales", str(world.folder / "sal*.parquet"), world.sales):
+            with suppress(BudgetExhausted):
+                world.counts(source=source, job=f"job-{released}").run()
+                released += 1
+        assert asked > 0
+        assert 0 < released < 4
+        spent, _ = world.spent("table:sales")
+        assert spent <= Charge(200, 12)
+        cap = epsilon(200, 12, Fraction("0.3"), Fraction("1e-6"), total.total.period.delta)
+        assert cap <= total.total.period.epsilon < cap + 0.01
+
+    def test_of_another_file_leaves_the_cap_alone(self, world: World) -> None:
+        world.write_config(cap="everyone")
+        copy = shutil.copy(world.sales, world.folder / "copy.parquet")
+        world.counts(source=copy).run()
+        assert world.spent("table:sales") == (NOTHING, NOTHING)
+
+    def test_of_two_names_for_one_file_is_taken_from_the_caps_of_both(self, world: World) -> None:
+        world.write_config(cap="everyone")
+        alias = world.config.read_text().partition("[tables.sales]")[2].partition("[budgets.partner]")[0]
+        text = f"[tables.alias]{alias.replace('tables.sales', 'tables.alias').replace('sales.parquet', 's*.parquet')}"
+        world.config.write_text(world.config.read_text() + text)
+        world.counts(source="sales").run()
+        assert world.spent("table:sales") == world.spent("table:alias") == (PRICE, NOTHING)
+
+    def test_of_a_table_in_a_database_is_taken_from_both_by_its_file_and_name(self, world: World) -> None:
+        with duckdb.connect(str(world.folder / "rows.duckdb")) as connection:
+            connection.execute(f"CREATE TABLE sales AS {ROWS}")
+            connection.execute("CREATE VIEW seen AS SELECT * FROM sales")
+        world.write_config(cap="everyone")
+        text = world.config.read_text().replace('type = "duckdb"', 'type = "duckdb"\ndatabase = "rows.duckdb"')
+        world.config.write_text(text.replace('source = "sales.parquet"', 'source = "sales"'))
+        database = world.folder / ".." / world.folder.name / "rows.duckdb"
+        with pytest.raises(InvalidArgument, match="database: does not go with sales"):
+            world.counts(source="sales", database=database)
+        text = world.config.read_text()
+        world.config.write_text(text.replace("tables.sales", "tables.shop"))
+        world.counts(source="sales", database=database).run()
+        assert world.spent() == world.spent("table:shop") == (PRICE, NOTHING)
+        world.counts(source="seen", database=database, job="view").run()  # a view is another source
+        assert world.spent("table:shop") == (PRICE, NOTHING)
+
+    def test_of_a_file_that_was_released_before_caps_were_found_by_path_is_not_taken_again(self, world: World) -> None:
+        first = world.counts().run()
+        world.write_config(cap="everyone")
+        assert values(world.counts().run()) == values(first)
+        assert world.counts().plan()["charge"] == NOTHING.to_dict()
+        assert world.spent("table:sales") == (NOTHING, NOTHING)
+
+    def test_of_a_table_by_its_path_protects_the_same_people(self, world: World) -> None:
+        with pytest.raises(InvalidArgument, match="unit: must be user_id, the privacy unit of sales, whose rows these"):
+            world.counts(unit="n").run()
+        assert world.spent() == (NOTHING, NOTHING)
+
+    def test_of_a_table_by_its_path_needs_a_budget_that_pays_for_it(self, world: World) -> None:
+        text = world.config.read_text().replace("[budgets.other]", "[budgets.other]\ntables = []")
+        world.config.write_text(text)
+        for source in ("sales", world.sales):
+            with pytest.raises(NotSupported, match="other does not pay for sales; it pays for nothing"):
+                world.counts(source=source, budget="other")
+
     def test_of_a_cap_at_other_prices_is_refused(self, world: World) -> None:
         world.write_config(cap="everyone", other="0.2")
         with pytest.raises(ConfigError, match=r"tables\.sales\.cap: has other prices"):
             world.counts(source="sales", budget="other").run()
+        with pytest.raises(ConfigError, match=r"tables\.sales\.cap: has other prices"):
+            world.counts(budget="other").run()
         assert world.spent("table:sales") == (NOTHING, NOTHING)
 
     def test_that_one_of_two_accounts_cannot_pay_is_taken_from_none(self, world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import duckdb
 import psycopg
 import pytest
 
+from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
 from sfumato.release.outputs import target
 from sfumato.release.table import Released
@@ -192,6 +194,26 @@ class TestTheStatement:
     )
     def test_an_edited_delta_is_told(self, guarantee: dict[str, str], told: str, tmp_path: Path) -> None:
         assert edited(saved(tmp_path), lambda said: said["guarantee"].update(guarantee)) == [told]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"epsilon": 1.0},
+            {"people": 3},
+            {"delta": 1e-9},
+            {"shown": 0.5},
+            {"epsilon": "much"},
+            {"people": None},
+        ],
+    )
+    def test_an_edited_promise_to_several_people_is_told(self, change: dict[str, Any], tmp_path: Path) -> None:
+        out, rho, spare = saved(tmp_path), Fraction(1, 2), Fraction(1, 10**6)
+        group = {"people": 2, "epsilon": zcdp_epsilon(4 * rho, spare), "delta": 3e-6, "shown": 2e-6}
+        none = {"people": 10, "epsilon": None, "delta": None, "shown": 1.0}
+        assert edited(out, lambda said: said.update(groups=[group, none])) == []
+        told = ["what is promised to several people together does not follow from the steps"]
+        assert edited(out, lambda said: said.update(groups=[{**group, **change}])) == told
+        assert edited(out, lambda said: said.update(groups="none")) == told
 
     def test_the_statement_of_another_table_is_told(self, tmp_path: Path) -> None:
         out, other = saved(tmp_path), tmp_path / "other.csv"

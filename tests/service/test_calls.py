@@ -46,6 +46,8 @@ class TestShapes:
         assert served.get("/v1/budget", key).json == session.budget("anna").to_dict()
         assert served.get("/v1/budget/charges", key).json == session.charges("anna").to_dict()
         assert served.get("/v1/tables", key).json == session.tables().to_dict()
+        assert served.get("/v1/guarantee", key).json == session.guarantee("anna").to_dict()
+        assert served.get("/v1/admin/guarantee", owner).json == session.guarantee().to_dict()
         usage = served.get("/v1/admin/usage?budget=10,1&budget=5,1", owner).json
         assert (usage["since"], usage["until"]) == ("2026-10-16", "2026-11-15")
         assert {row["analyst"] for row in usage["rows"]} == {"anna"}

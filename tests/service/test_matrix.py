@@ -135,6 +135,9 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "GET /v1/tables": ("read", "anyone", None),
     "GET /v1/me": ("read", "anyone", None),
     "GET /v1/me?analyst=ben": ("read", "anyone", None),
+    "GET /v1/guarantee": ("read", "anyone", None),
+    "GET /v1/guarantee?analyst=ben": ("read", "anyone", None),
+    "GET /v1/admin/guarantee": ("usage", "anyone", None),
     "GET /v1/admin/usage": ("usage", "anyone", None),
     "GET /v1/admin/usage?since=2026-11-01&budget=10,1": ("usage", "anyone", None),
     "GET /v1/admin/usage?since=x": ("usage", "bad", None),
@@ -148,7 +151,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     },
 }
 PATHS = ("/v1/answers", "/v1/estimates", "/v1/answers/{anna}", "/v1/budget", "/v1/budget/charges", "/v1/tables")
-PATHS += ("/v1/admin/usage", "/v1/me")
+PATHS += ("/v1/admin/usage", "/v1/admin/guarantee", "/v1/guarantee", "/v1/me")
 PATHS += ("/v1/reports",)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
@@ -295,8 +298,10 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
     bare, session = path.partition("?")[0], world.served.session
     if bare == "/v1/budget":
         assert reply.json == session.budget(whose).to_dict()
-    if bare == "/v1/me":
+    if bare in ("/v1/me", "/v1/guarantee"):
         assert reply.json["analyst"] == whose
+    if bare == "/v1/admin/guarantee":
+        assert reply.json["analyst"] is None
     if bare == "/v1/budget/charges":
         own = session.charges(whose, rows=10_000).to_dict()["rows"]
         assert all(row in own for row in reply.json["rows"])

@@ -77,7 +77,7 @@ class TestValid:
 
     def test_operations_have_names_and_words(self) -> None:
         names = [operation["operationId"] for _, _, operation in (param.values for param in OPERATIONS)]
-        assert len(names) == len(set(names)) == 12
+        assert len(names) == len(set(names)) == 14
         for _, _, operation in (param.values for param in OPERATIONS):
             assert operation["summary"]
             assert operation["description"]
@@ -185,6 +185,7 @@ class TestExamples:
             ("/v1/budget", "BudgetReport"),
             ("/v1/budget/charges", "Charges"),
             ("/v1/tables", "Tables"),
+            ("/v1/guarantee", "Guarantee"),
             ("/readyz", "Readiness"),
         ],
     )

@@ -56,7 +56,7 @@ def test_a_table_without_the_right_is_a_table_that_does_not_exist(both: tuple[Se
 def test_nothing_else_shows_it(both: tuple[Served, Served]) -> None:
     whole, twin = both
     keys = whole.key("mallory"), twin.key("mallory")
-    for path in ("/v1/tables", "/v1/me", "/v1/budget", "/v1/budget/charges"):
+    for path in ("/v1/tables", "/v1/me", "/v1/guarantee", "/v1/budget", "/v1/budget/charges"):
         found, expected = (served.get(path, key).lasting for served, key in zip(both, keys, strict=True))
         assert found == expected, path
     for report in (BY_DAY, {**BY_DAY, "report": "salaries"}, {**BY_DAY, "report": "salarie"}):
@@ -75,6 +75,7 @@ def test_a_reader_has_reports_and_her_record_and_nothing_else(both: tuple[Served
         assert whole.call("POST", path, key=key, json=TOP).lasting == nowhere
     assert whole.get(f"/v1/answers/{UNKNOWN}", key).lasting == nowhere
     assert whole.get("/v1/admin/usage", key).lasting == nowhere
+    assert whole.get("/v1/admin/guarantee", key).lasting == nowhere
     assert whole.report(key).status == 200
     me = whole.get("/v1/me", key).json
     assert (me["analyst"], me["role"], me["tables"], me["budget"]) == ("rita", "reader", [], "partner")
@@ -82,6 +83,9 @@ def test_a_reader_has_reports_and_her_record_and_nothing_else(both: tuple[Served
     assert whole.get("/v1/tables", key).json["rows"] == []
     assert whole.get("/v1/budget/charges", key).json == {"rows": [], "next": None}
     assert [each["account"] for each in whole.get("/v1/budget", key).json["accounts"]] == ["analyst:rita"]
+    promised = whole.get("/v1/guarantee", key).json
+    assert all(source["questions"]["names"] == [] for source in promised["sources"])
+    assert promised["reports"].keys() == set(me["reports"])
 
 
 def test_the_role_of_a_key_narrows_the_record(both: tuple[Served, Served]) -> None:

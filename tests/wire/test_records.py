@@ -300,14 +300,16 @@ class TestReports:
         ("options", "attribute", "said"),
         [
             ((), False, "the noise is within ± 3, 19 times in 20"),
-            (("tree", "actions"), False, "the noise is within ± 3, 19 times in 20"),
+            (("tree",), False, "the noise is within ± 3, 19 times in 20"),
+            (("tree", "actions"), False, "the noise is within ± 3, 19 times in 20, before actions raises the numbers"),
+            (("actions",), True, "the noise is within ± 3, 19 times in 20, before actions raises the numbers"),
             (("totals",), True, "the noise is within ± 3, 19 times in 20"),
             (("totals",), False, "the noise is within ± 3, 19 times in 20, before totals raises the numbers"),
             (("monotone",), True, "the noise is within ± 3, 19 times in 20, before monotone raises the numbers"),
             (
-                ("monotone", "totals", "tree"),
+                ("monotone", "totals", "tree", "actions"),
                 False,
-                "the noise is within ± 3, 19 times in 20, before monotone and totals raise the numbers",
+                "the noise is within ± 3, 19 times in 20, before monotone, totals and actions raise the numbers",
             ),
         ],
     )

@@ -12,15 +12,22 @@ from sfumato.accounting.composition import (
     zcdp_rho,
 )
 from sfumato.accounting.filters import Filter
+from sfumato.accounting.gaussian import GaussianLoss, GaussianStep, smallest_variance
+from sfumato.accounting.groups import GroupPromise, group_promise
 
 __all__ = [
     "NOTHING",
     "Charge",
     "Filter",
+    "GaussianLoss",
+    "GaussianStep",
+    "GroupPromise",
     "approximate_zcdp_epsilon",
     "bounded_range_to_zcdp",
     "epsilon",
+    "group_promise",
     "pure_to_zcdp",
+    "smallest_variance",
     "units",
     "zcdp_delta",
     "zcdp_epsilon",

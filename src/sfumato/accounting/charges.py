@@ -47,6 +47,9 @@ class Charge:
             return NotImplemented
         return Charge(self.information - other.information, self.calls - other.calls)
 
+    def __mul__(self, times: int | Fraction) -> Charge:
+        return Charge(self.information * times, self.calls * times)
+
     def __le__(self, other: Charge) -> bool:
         if not isinstance(other, Charge):
             return NotImplemented

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sfumato.explain.buying import BudgetPlan
+
 _REPORT_COLUMNS = ("start", "end", "events")  # columns of every row of the report below, so no attribute
 
 _GUESSED = """
@@ -46,7 +48,7 @@ source = {source}
 {unit} # whose presence is hidden
 version = "daily"                        # how often new rows count: hourly | daily | weekly | monthly
 max_k = 100                              # the longest list
-# cap = "everyone"                       # a budget for all analysts together, see below
+cap = "everyone"                         # a budget for all analysts and all releases together, see below
 
 # The columns to group and filter by. A column that is not here cannot be asked about.
 [{table}.columns]
@@ -64,15 +66,13 @@ max_k = 100                              # the longest list
 # Numbers over time, the same for every analyst and without a budget: sfumato report. They have their own guarantee, for
 # one row. With entities = ["account", "campaign"], columns of yours, each report is about one account or one campaign.
 {report}
-# What this budget means for one person: sfumato policy explain
+# What these budgets mean for one person: sfumato policy explain. What others would: sfumato policy plan --epsilon 3
 [budgets.partner]
-epsilon_per = 0.15                       # smaller is more private and more noisy
-delta_per = 1e-10
-information = 3000                       # units; a list of ten costs at most 21, a histogram or a total 1
-calls = 30                               # questions about columns whose values are not public
-resets = "monthly"                       # never | daily | weekly | monthly
-mode = "enforce"                         # "track" counts and never refuses
+{budget}mode = "enforce"                         # "track" counts and never refuses
 
+# For all questions and all releases about the table together: {promise} per month
+[budgets.everyone]
+{everyone}
 [analysts.{analyst}]
 budget = "partner"
 # organisation = "acme"                  # colleagues who share answers share a budget
@@ -83,19 +83,7 @@ budget = "partner"
 
 # A shared budget has the epsilon_per and delta_per of the budgets of its analysts:
 # [budgets.acme-shared]
-# epsilon_per = 0.15
-# delta_per = 1e-10
-# information = 6000
-# calls = 60
-# resets = "monthly"
-
-# [budgets.everyone]                     # for `cap`
-# epsilon_per = 0.15
-# delta_per = 1e-10
-# information = 10000
-# calls = 100
-# resets = "monthly"
-"""
+{shared}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +98,7 @@ class Draft:
     columns: Mapping[str, str]
     left_out: Mapping[str, str]
     analyst: str
+    plan: BudgetPlan
 
 
 def config_text(draft: Draft) -> str:
@@ -127,7 +116,27 @@ def config_text(draft: Draft) -> str:
         measure=toml_key(draft.measure),
         report=_report_text(draft),
         analyst=toml_key(draft.analyst),
+        budget=_budget_text(draft.plan),
+        everyone=draft.plan.to_toml(),
+        shared="".join(f"# {line}\n" for line in draft.plan.to_toml().splitlines()),
+        promise=f"epsilon {draft.plan.period.epsilon:.2f} at delta {draft.plan.period.delta:.0e}",
     )
+
+
+def _budget_text(plan: BudgetPlan) -> str:
+    """The lines of a budget, each with what it means."""
+    prices = {each.asked: each.charge.information for each in plan.buys()}
+    meanings = {
+        "epsilon_per": "smaller is more private and more noisy",
+        "information": f"units; a list of ten costs at most {prices['top_ten']}, a histogram or a total 1",
+        "calls": "questions about columns whose values are not public",
+        "resets": "never | daily | weekly | monthly",
+    }
+    lines = []
+    for line in plan.to_toml().splitlines():
+        meaning = meanings.get(line.partition(" ")[0])
+        lines.append(f"{line:<40} # {meaning}\n" if meaning else f"{line}\n")
+    return "".join(lines)
 
 
 def _report_text(draft: Draft) -> str:

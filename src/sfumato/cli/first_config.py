@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,9 +21,11 @@ from sqlglot import exp
 
 from sfumato.catalog import Catalog
 from sfumato.cli.config_text import Draft, config_text
+from sfumato.cli.options import name_options
 from sfumato.config import EngineSettings, noise_key, read_config
 from sfumato.engines import engine_class, open_engine
 from sfumato.errors import InvalidArgument, NotSupported, nearest
+from sfumato.explain.buying import EPSILON, BudgetPlan, plan_budget
 from sfumato.query.policy import CONNECTIVES, RESERVED, Policy
 from sfumato.query.sql import read_sql
 from sfumato.types import Type
@@ -52,6 +55,7 @@ class FirstConfig:
     measure: str
     columns: Mapping[str, str]
     left_out: Mapping[str, str]
+    plan: BudgetPlan
     ask: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,12 +67,16 @@ class FirstConfig:
             "measure": self.measure,
             "columns": dict(self.columns),
             "left_out": dict(self.left_out),
+            "plan": self.plan.to_dict(),
             "ask": list(self.ask),
         }
 
 
-def write_first_config(folder: str, source: InitSource, *, analyst: str) -> FirstConfig:
-    """Write a configuration and a noise key into `folder`. Overwrites nothing; writes no file that cannot be asked."""
+def write_first_config(folder: str, source: InitSource, *, analyst: str, epsilon: Fraction = EPSILON) -> FirstConfig:
+    """Write a configuration and a noise key into `folder`. Overwrites nothing; writes no file that cannot be asked.
+
+    `epsilon` is what all questions and releases of a month promise together.
+    """
     place = Path(folder)
     config, key = place / CONFIG, place / KEY
     for path in (config, key):
@@ -76,7 +84,9 @@ def write_first_config(folder: str, source: InitSource, *, analyst: str) -> Firs
             raise InvalidArgument("DIR", f"{str(path)!r} exists, and nothing is overwritten; choose another folder")
     if not analyst.strip():
         raise InvalidArgument("--name", "must not be empty")
-    draft = _draft(place, source, analyst)
+    with name_options({"epsilon": "--epsilon"}):
+        plan = plan_budget(epsilon)
+    draft = _draft(place, source, analyst, plan)
     text = config_text(draft)
     catalog = Catalog(read_config(text, place.resolve(), {}))
     try:
@@ -86,10 +96,10 @@ def write_first_config(folder: str, source: InitSource, *, analyst: str) -> Firs
     _write(config, key, text)
     ask = ("sfumato", "ask", "--config", str(config), "--analyst", analyst, _first_question(draft, policy))
     parts = draft.table, draft.unit, draft.measure, draft.columns, draft.left_out
-    return FirstConfig(config, key, *parts, ask)
+    return FirstConfig(config, key, *parts, plan, ask)
 
 
-def _draft(folder: Path, source: InitSource, analyst: str) -> Draft:
+def _draft(folder: Path, source: InitSource, analyst: str, plan: BudgetPlan) -> Draft:
     table = _table_name(source)
     schema = _read_schema(source, table)
     if source.unit not in schema:
@@ -105,6 +115,7 @@ def _draft(folder: Path, source: InitSource, analyst: str) -> Draft:
         columns={name: kind for name, kind in schema.items() if name != source.unit and name not in left_out},
         left_out=left_out,
         analyst=analyst,
+        plan=plan,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import click
 
+from sfumato.cli.options import ExactNumber
 from sfumato.cli.output import print_result, with_json
 
 
@@ -19,16 +22,32 @@ from sfumato.cli.output import print_result, with_json
 @click.option("--database", metavar="FILE", help="The DuckDB database that holds --source.")
 @click.option("--table", metavar="NAME", help="What analysts call the table.  [default: after the source]")
 @click.option("--name", default="anna", show_default=True, metavar="NAME", help="The first analyst.")
+@click.option(
+    "--epsilon",
+    type=ExactNumber(),
+    default="8",
+    show_default=True,
+    metavar="E",
+    help="What all questions and releases of one month may promise together, at delta 1e-7.",
+)
 @with_json
 def init(
-    as_json: bool, folder: str, source: str, unit: str, database: str | None, table: str | None, name: str
+    as_json: bool,
+    folder: str,
+    source: str,
+    unit: str,
+    database: str | None,
+    table: str | None,
+    name: str,
+    epsilon: Fraction,
 ) -> None:
     """Write a configuration for a file or a table that you have.
 
     Writes DIR/sfumato.toml, with comments, and DIR/noise.key, and overwrites nothing. You can ask questions at once.
-    What makes answers better (public lists of values, bounds) you add by hand: only you know what is public. Reads the
-    names and types of the columns, and no other part of your data. CSV has no types: they are guessed once from a
-    sample of the rows, so Parquet is the better choice.
+    The budgets promise --epsilon per month, and the table below what was written says what that buys. What makes
+    answers better (public lists of values, bounds) you add by hand: only you know what is public. Reads the names and
+    types of the columns, and no other part of your data. CSV has no types: they are guessed once from a sample of the
+    rows, so Parquet is the better choice.
 
     \b
       sfumato init shop --source orders.parquet --unit customer_id
@@ -38,5 +57,5 @@ def init(
     from sfumato.cli.first_config import InitSource, write_first_config
     from sfumato.cli.terminal.init import render_first_config
 
-    made = write_first_config(folder, InitSource(source, unit, database, table), analyst=name)
+    made = write_first_config(folder, InitSource(source, unit, database, table), analyst=name, epsilon=epsilon)
     print_result(made.to_dict(), lambda: render_first_config(made), as_json=as_json)

@@ -164,6 +164,7 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     from sfumato.catalog import Catalog
     from sfumato.cli.terminal.report_explanation import render_report_explanation
     from sfumato.cli.terminal.text import stack
+    from sfumato.engines.places import tables_by_source
     from sfumato.query.reports.policy import guarantees_by_source
     from sfumato.query.reports.read import find_report
     from sfumato.reports.policies import report_policies
@@ -176,7 +177,8 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
         catalog.close()
     with _name_report_options():
         wanted = list(policies.values()) if policies and name is None else [find_report(name, policies)]
-    found, unknown = _explain_reports(settings, wanted, guarantees_by_source(policies.values()))
+    sums = guarantees_by_source(policies.values(), tables_by_source(settings))
+    found, unknown = _explain_reports(settings, wanted, sums)
     serial = {"rows": [each.to_dict() for each in found]} if name is None else found[0].to_dict()
     pages = (render_report_explanation(each, unknown) for each in found)
     print_result(serial, lambda: stack(pages), as_json=as_json)

@@ -55,6 +55,8 @@ class AsyncClient(ClientBase):
     charges = _awaiting(calls.charges)
     tables = _awaiting(calls.tables)
     me = _awaiting(calls.me)
+    guarantee = _awaiting(calls.guarantee)
+    total_guarantee = _awaiting(calls.total_guarantee)
     usage = _awaiting(calls.usage)
 
     async def close(self) -> None:

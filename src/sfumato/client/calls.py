@@ -20,7 +20,7 @@ from sfumato.errors import InvalidArgument, NotFound
 from sfumato.problems import find_problem_type
 from sfumato.query.reports.request import ReportKeywords, takes_report_keywords
 from sfumato.query.request import RequestLike
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Me, Report, Tables
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Guarantee, Me, Report, Tables
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 BudgetLike: TypeAlias = Charge | tuple[Number, Number] | str
@@ -76,6 +76,16 @@ def tables() -> Call[Tables]:
 def me() -> Call[Me]:
     """The caller's own record: role, budget, and what the caller may ask about."""
     return Call("GET", "/v1/me", Me.from_dict)
+
+
+def guarantee() -> Call[Guarantee]:
+    """What the caller's accounts and reports promise to one person."""
+    return Call("GET", "/v1/guarantee", Guarantee.from_dict)
+
+
+def total_guarantee() -> Call[Guarantee]:
+    """For owners and auditors: what all accounts, releases and reports promise, with one total per source."""
+    return Call("GET", "/v1/admin/guarantee", Guarantee.from_dict)
 
 
 def usage(

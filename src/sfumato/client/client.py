@@ -63,6 +63,8 @@ class Client(ClientBase):
     charges = _blocking(calls.charges)
     tables = _blocking(calls.tables)
     me = _blocking(calls.me)
+    guarantee = _blocking(calls.guarantee)
+    total_guarantee = _blocking(calls.total_guarantee)
     usage = _blocking(calls.usage)
 
     def close(self) -> None:

@@ -104,10 +104,9 @@ def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
     }
     if analyst.organisation:
         shared[f"organisations.{analyst.organisation}.budget"] = config.organisations[analyst.organisation]
-    own = config.budgets[analyst.budget].prices
+    own = config.budgets[analyst.budget].unit_prices
     for setting, budget in shared.items():
-        prices = config.budgets[budget].prices
-        if (prices.epsilon_per, prices.delta_per) != (own.epsilon_per, own.delta_per):
+        if config.budgets[budget].unit_prices != own:
             raise ConfigError(
                 setting,
                 f"budget {budget!r} must have the epsilon_per and delta_per of {analyst.budget!r}, "

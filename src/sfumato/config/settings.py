@@ -187,6 +187,11 @@ class Budget:
     mode: Mode = "enforce"
     tables: tuple[str, ...] | None = None
 
+    @property
+    def unit_prices(self) -> tuple[Fraction, Fraction]:
+        """What one unit and one call mean. Accounts that pay for one request must agree on it."""
+        return self.prices.epsilon_per, self.prices.delta_per
+
     def period(self, moment: datetime) -> tuple[date | None, date | None]:
         """When the period at a moment (UTC) began and when the next begins; None for one that never ends.
 

@@ -8,7 +8,6 @@ Nothing here is special to the demo: it uses the same service and the same clien
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import socket
 import tempfile
@@ -26,9 +25,8 @@ import duckdb
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from sfumato.accounting import epsilon
 from sfumato.client import Client
-from sfumato.config import Budget, Config, load_config
+from sfumato.config import Config, load_config
 from sfumato.config.noise_key import new_key
 from sfumato.demo import sample
 from sfumato.errors import Failed, InvalidArgument
@@ -37,12 +35,11 @@ from sfumato.ledger.api_keys import ApiKeys
 from sfumato.ledger.file_fence import forget_place
 from sfumato.release import Released, release_counts
 from sfumato.session import Session
-from sfumato.wire import Answer, BudgetReport, Report
+from sfumato.wire import Answer, BudgetReport, Guarantee, Report
 
 if TYPE_CHECKING:
     import uvicorn
 
-DELTA = 7e-9
 ANALYST = "anna"
 RHO = 0.05
 KEY_LASTS = timedelta(days=1)
@@ -62,6 +59,7 @@ database = "demo.duckdb"
 engine = "local"
 source = "engagements"
 privacy_unit = "member_id"
+cap = "everyone"                                                   # all that is told about it, by all together
 [tables.engagements.columns]
 article   = { domain = "unknown" }                                 # any number of articles per member
 job_title = { domain = "unknown", max_groups = 1 }                 # one title per member
@@ -81,11 +79,17 @@ reads = { count = "rows" }
 [reports.reading.attributes]
 region = {}                            # its values are those of the column
 
-[budgets.partner]
+[budgets.partner]                      # what `sfumato policy plan --epsilon 8` says
 epsilon_per = 0.15
 delta_per   = 1e-10
-information = 3000
-calls       = 30
+information = 320
+calls       = 320
+resets      = "monthly"
+[budgets.everyone]                     # the same, for questions and releases together
+epsilon_per = 0.15
+delta_per   = 1e-10
+information = 320
+calls       = 320
 resets      = "monthly"
 [analysts.anna]
 budget = "partner"
@@ -135,15 +139,9 @@ class Demo:
     numbers: Report
     table: Released
     report: BudgetReport
-    budget: Budget
+    guarantee: Guarantee
     service: Service
     config: Path | None
-
-    @property
-    def epsilon(self) -> float:
-        """What the whole budget guarantees at DELTA, rounded up to two places."""
-        cap, prices = self.budget.cap, self.budget.prices
-        return math.ceil(100 * epsilon(cap.information, cap.calls, prices.epsilon_per, prices.delta_per, DELTA)) / 100
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -151,7 +149,7 @@ class Demo:
             "report": self.numbers.to_dict(),
             "published": {"rows": self.table.rows, "statement": dict(self.table.statement)},
             "budget": self.report.to_dict(),
-            "guarantee": {"epsilon": self.epsilon, "delta": DELTA, "unit": "member_id"},
+            "guarantee": self.guarantee.to_dict(),
         }
 
 
@@ -214,7 +212,8 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Ite
                     progress.update(task, advance=1, description="asking")
                     answers[words] = client.ask(sql)
                 numbers, report = client.report({"report": "reading", **READS, **WEEKS}), client.budget()
-        yield Demo(answers, numbers, table, report, settings.budgets["partner"], service, config if folder else None)
+                promised = client.guarantee()
+        yield Demo(answers, numbers, table, report, promised, service, config if folder else None)
 
 
 @contextmanager

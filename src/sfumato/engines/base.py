@@ -85,6 +85,18 @@ class Engine(ABC):
         """
         return f"{settings.type} {settings.url or ''} {source}"
 
+    @classmethod
+    def places(cls, settings: EngineSettings, source: str, folder: Path) -> frozenset[str]:
+        """Names for where the rows are. Two sources with a name in common have rows in common.
+
+        They are compared within one process and never stored. Copied rows are in another place.
+        """
+        return frozenset({f"{settings.type} {settings.url or ''} {source}"})
+
+    def is_view(self, table: str) -> bool:
+        """Whether the source of a table is a view: then its rows are those of other sources too."""
+        return False
+
     def run(self, query: exp.Query) -> list[tuple[Any, ...]]:
         """The rows of a SELECT tree, in its order: text as str, dates as date, timestamps as naive UTC datetime.
 

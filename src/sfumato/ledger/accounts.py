@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfumato.accounting import Charge
 from sfumato.config import RIGHTS, Config
 from sfumato.ledger.types import OWN, Account
 
@@ -58,8 +57,7 @@ def cap_accounts(config: Config, table: str | None, payer: str) -> tuple[Account
     known = owner in settings.parts and not payer.startswith(RELEASE)
     share = settings.parts[owner] if known else 1 - sum(settings.parts.values())
     part = f"{name} part {owner if known else OTHERS}"
-    limit = Charge(budget.cap.information * share, budget.cap.calls * share)
-    return whole, Account(part, replace(budget, cap=limit), shared=True, payer=f"{part} {payer}")
+    return whole, Account(part, replace(budget, cap=budget.cap * share), shared=True, payer=f"{part} {payer}")
 
 
 def release_account(config: Config, budget: str) -> Account:

@@ -11,9 +11,11 @@ from sfumato.mechanisms.key_selection import (
     GeometricRule,
     KeySelection,
     LaplaceRule,
+    TruncatedLaplaceRule,
     select_gaussian,
     select_geometric,
     select_laplace,
+    select_truncated_laplace,
 )
 from sfumato.mechanisms.known_domain import (
     KnownGaussian,
@@ -38,6 +40,7 @@ from sfumato.mechanisms.unknown_domain import (
     unknown_gumbel,
     unknown_laplace,
 )
+from sfumato.mechanisms.weighted_selection import WeightedRule, key_weights, select_weighted
 
 __all__ = [
     "MECHANISMS",
@@ -59,10 +62,13 @@ __all__ = [
     "Release",
     "Rng",
     "Step",
+    "TruncatedLaplaceRule",
     "UnknownGaussian",
     "UnknownGumbel",
     "UnknownLaplace",
+    "WeightedRule",
     "context",
+    "key_weights",
     "known_gaussian",
     "known_gumbel",
     "known_laplace",
@@ -73,6 +79,8 @@ __all__ = [
     "select_gaussian",
     "select_geometric",
     "select_laplace",
+    "select_truncated_laplace",
+    "select_weighted",
     "unknown_gaussian",
     "unknown_gumbel",
     "unknown_laplace",

@@ -18,6 +18,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.accounting.gaussian import GaussianStep
+from sfumato.accounting.groups import group_delta, threshold_group_delta
 from sfumato.accounting.numbers import Number, positive, probability, rational, whole
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.mechanism import MAX_EPSILON
@@ -29,9 +31,16 @@ from sfumato.mechanisms.noise import (
     Integers,
     Noise,
     blamed_on,
+    smallest,
 )
 from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.stream import Stream, Uniform, decimal, digits
+from sfumato.mechanisms.truncated_laplace import TruncatedLaplace
+
+
+def kept_at_most(delta: Fraction, keys: int) -> float:
+    """1 - (1 - delta)^(1 / keys), rounded down: with that for each of `keys` keys, one of them is kept with `delta`."""
+    return -math.expm1(math.log1p(-float(delta)) / keys) / ROUND_UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +83,14 @@ class KeyRule(ABC):
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         """The keys to keep."""
 
+    @abstractmethod
+    def group_delta(self, people: int) -> float:
+        """The delta for `people` people together: the chance that a key is shown that only these people have."""
+
     @cached_property
     def per_key(self) -> Fraction:
         """The most a key of a single person may be kept with: 1 - (1 - delta)^(1 / max_keys), rounded down."""
-        return Fraction(-math.expm1(math.log1p(-float(self.delta)) / self.max_keys) / ROUND_UP)
+        return Fraction(kept_at_most(self.delta, self.max_keys))
 
 
 class ThresholdRule(KeyRule):
@@ -101,6 +114,9 @@ class ThresholdRule(KeyRule):
         noisy = exact + self.noise.sample(stream, len(exact))
         kept = np.flatnonzero((noisy >= self.threshold) & (exact > 0))
         return KeySelection(kept, noisy[kept], self.rho, self.delta)
+
+    def group_delta(self, people: int) -> float:
+        return threshold_group_delta(self.noise.tail, self.threshold, self.max_keys, people)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +145,33 @@ class LaplaceRule(ThresholdRule):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TruncatedLaplaceRule(LaplaceRule):
+    """Laplace noise of scale max_keys / epsilon that ends at `reach`; a key is kept iff its noisy count is above that.
+
+    Guarantee: (epsilon, delta)-DP with the kept keys' noisy counts; epsilon^2 / (2 max_keys) zCDP but for delta.
+    Error:     that of `LaplaceRule`; its threshold is lower by about scale * ln(scale), where the scale is above 1.
+    Source:    Desfontaines, Voss, Gipson, Mandayam (2022). Proof: proofs/key_selection.md.
+    """
+
+    name = "truncated_laplace"
+    stream_name = "TruncatedLaplaceRule"
+
+    @cached_property
+    def reach(self) -> int:
+        """The smallest k with P[X = k] <= per_key, where the noise X ends at k."""
+        scale, most = self.max_keys / self.epsilon, float(self.per_key)
+        return smallest(lambda k: k > 0 and TruncatedLaplace(scale, k).tail(k) <= most)
+
+    @property
+    def noise(self) -> Noise:
+        return TruncatedLaplace(self.max_keys / self.epsilon, self.reach)
+
+    @cached_property
+    def threshold(self) -> int:
+        return self.reach + 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class GaussianRule(ThresholdRule):
     """Discrete Gaussian noise of variance max_keys / (2 rho).
 
@@ -153,6 +196,10 @@ class GaussianRule(ThresholdRule):
     @property
     def rho(self) -> Fraction:
         return self.total
+
+    @property
+    def step(self) -> GaussianStep:
+        return GaussianStep.counts(self.noise.parameter, self.max_keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +234,10 @@ class GeometricRule(KeyRule):
         for i in np.flatnonzero((np.abs(excess) < CERTAIN) & (exact > 0)):
             kept[i] = self._keeps(int(exact[i]), stream, int(i))
         return KeySelection(np.flatnonzero(kept & (exact > 0)), None, self.rho, self.delta)
+
+    def group_delta(self, people: int) -> float:
+        """At `people` times epsilon."""
+        return group_delta(self.epsilon, self.delta, people)
 
     def probabilities(self, counts: Integers) -> NDArray[np.float64]:
         """pi(n) in float64."""
@@ -250,3 +301,11 @@ def select_gaussian(counts: Integers, *, rho: Number, delta: Number, max_keys: i
     """Keep the keys whose count plus discrete Gaussian noise reaches the threshold: see `GaussianRule`."""
     exact, spare = rational("rho", rho), rational("delta", delta)
     return GaussianRule(total=exact, delta=spare, max_keys=max_keys).select(counts, rng)
+
+
+def select_truncated_laplace(
+    counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng
+) -> KeySelection:
+    """Keep the keys whose count plus Laplace noise passes the end of that noise: see `TruncatedLaplaceRule`."""
+    exact, spare = rational("epsilon", epsilon), rational("delta", delta)
+    return TruncatedLaplaceRule(epsilon=exact, delta=spare, max_keys=max_keys).select(counts, rng)

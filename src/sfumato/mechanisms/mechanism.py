@@ -104,6 +104,12 @@ class Mechanism(ABC):
         """The least this can cost."""
         return self.reserve
 
+    def group_delta(self, people: int) -> float:
+        """The delta for `people` people together: the chance that a group is shown that only these people are in."""
+        if self.reserve.calls:
+            raise NotImplementedError(f"{self.name} has calls, and must say what they show of several people")
+        return 0.0
+
     @property
     def error95(self) -> int | None:
         """The half-width that holds with 95 % for one count; None where no count is released."""

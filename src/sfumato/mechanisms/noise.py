@@ -80,11 +80,11 @@ class Noise(ABC):
 
     def smallest_tail(self, probability: float) -> int:
         """The smallest n >= 0 with P[X >= n] <= probability."""
-        return _smallest(lambda n: self.tail(n) <= probability)
+        return smallest(lambda n: self.tail(n) <= probability)
 
     def smallest_difference_tail(self, probability: float) -> int:
         """The smallest n >= 0 with P[X - Y >= n] <= probability."""
-        return _smallest(lambda n: self.difference_tail(n) <= probability)
+        return smallest(lambda n: self.difference_tail(n) <= probability)
 
     def half_width(self, confidence: float = 0.95) -> int:
         """The smallest w with P[|X| <= w] >= confidence."""
@@ -316,7 +316,7 @@ def _half_width(law: Noise, confidence: float) -> int:
     return max(law.smallest_tail((1 - confidence) / 2) - 1, 0)
 
 
-def _smallest(holds: Callable[[int], bool]) -> int:
+def smallest(holds: Callable[[int], bool]) -> int:
     """The smallest n >= 0 with holds(n), for a predicate that holds from some n on."""
     high = 1
     while not holds(high):

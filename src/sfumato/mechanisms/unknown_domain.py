@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from sfumato.accounting.charges import Charge
+from sfumato.accounting.groups import difference_group_delta, gumbel_group_delta
 from sfumato.accounting.numbers import Number, probability, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import canonical, ranked_rows
@@ -64,6 +65,9 @@ class UnknownNoise(Mechanism):
     def gap(self) -> int:
         """How far the threshold stands above the first count that is out of sight: T of the proof."""
         return _gap(self.noise, self.max_groups, self.delta) + self.tau - 1
+
+    def group_delta(self, people: int) -> float:
+        return difference_group_delta(self.noise.difference_tail, self.gap, self.max_groups, self.tau, people)
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = ranked_rows(rows, self.limit)
@@ -161,6 +165,9 @@ class UnknownGumbel(Ranking):
     def least(self) -> Charge:
         """An empty list: the bottom element and the cutoff are paid for all the same."""
         return Charge(1 + (self.cutoff == "select"), 1)
+
+    def group_delta(self, people: int) -> float:
+        return gumbel_group_delta(self.epsilon, self.delta, people)
 
     def gap(self, cutoff: int) -> int:
         """How far the bottom element stands above the first count below the cutoff: T of the proof, rounded up."""

@@ -326,7 +326,7 @@ class AggregatePlan:
         spent = []
         if self.rule is not None:
             purpose = "selection of keys, and units" if self.one_release else "selection of keys"
-            spent.append(Spending(purpose, _law(self.rule), self.selecting, self._delta))
+            spent.append(Spending(purpose, _law(self.rule), self.selecting, self._delta, self.rule.group_delta))
         return spent + laws_in_words(self.finders(), self._finding, self.shares(), found)
 
 

@@ -14,11 +14,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from sfumato.accounting.groups import passes_group_delta
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
@@ -113,7 +114,9 @@ class Counts(ReleaseRequest):
         levels = self.mechanism.levels
         widths = f"deviations from {levels[0].noise.deviation:,.4g} down to {levels[-1].noise.deviation:,.4g}"
         law = f"{len(levels)} exact Gumbel races, then discrete Gaussian counts, {widths}"
-        spent = [Spending("selection of keys, and units", law, self.mechanism.rho, self.mechanism.delta)]
+        passes = [(level.epsilon, self.mechanism.delta_level) for level in levels]
+        shown = partial(passes_group_delta, passes)
+        spent = [Spending("selection of keys, and units", law, self.mechanism.rho, self.mechanism.delta, shown)]
         if self.refining:
             spent.append(Spending("refining units", "discrete Gaussian, by what each count lacks", self.refining))
         return spent + laws_in_words(self._finders(max_keys), self._each, self._shares(max_keys), found)

@@ -9,14 +9,17 @@ take, and the statement gives epsilon at twice that.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from sfumato.accounting import Charge
 from sfumato.accounting.composition import zcdp_epsilon, zcdp_rho
+from sfumato.accounting.groups import group_promise
 from sfumato.accounting.numbers import Number, positive, probability
 from sfumato.errors import InvalidArgument
+from sfumato.explain.losses import GROUPS
 from sfumato.query.policy import Prices
 
 CONVERSION = "optimal conversion of zCDP (Canonne, Kamath, Steinke 2020), rounded up"
@@ -79,6 +82,25 @@ class ReleaseGuarantee:
         pair = f"epsilon {self.epsilon:.4g} at delta {float(self.epsilon_delta):.3g}"
         return f"rho {float(self.rho):.5g} of zCDP{approximate}, which is {pair} by the {CONVERSION}"
 
+    def to_groups(self, spent: Sequence[Spending]) -> list[dict[str, Any]]:
+        """What is promised to several people together; empty if a step does not say what it shows of them.
+
+        For k people rho is k^2 times as large, and the delta of naming keys is that of each step. The conversion has
+        the delta that it has for one person; where it has none, all noise is pure, and epsilon is k times as large.
+        """
+        naming, spare = [each.group_delta for each in spent if each.delta], self.epsilon_delta - self.delta
+        told = []
+        for people in GROUPS if None not in naming else ():
+            shown = min(math.fsum(each(people) for each in naming if each is not None), 1.0)
+            epsilon, delta = people * self.epsilon, shown
+            if spare:
+                found = group_promise(self.rho, shown, people, delta=spare)
+                epsilon, delta = found.epsilon, found.delta
+            bounded = math.isfinite(epsilon) and delta < 1
+            bound = {"epsilon": epsilon if bounded else None, "delta": delta if bounded else None}
+            told.append({"people": people, **bound, "shown": shown})
+        return told
+
     def charge(self, prices: Prices) -> Charge:
         """What it takes of a ledger: a unit is epsilon_per^2 / 8 of rho, a call is delta_per. Rounded up."""
         information = 8 * self.rho / prices.epsilon_per**2
@@ -87,12 +109,13 @@ class ReleaseGuarantee:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """One thing that the budget is spent on."""
+    """One thing that the budget is spent on. `group_delta` is its delta for several people, if it names keys."""
 
     purpose: str
     law: str
     rho: Fraction
     delta: Fraction = Fraction(0)
+    group_delta: Callable[[int], float] | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, str]:
         return {"purpose": self.purpose, "law": self.law, "rho": str(self.rho), "delta": str(self.delta)}

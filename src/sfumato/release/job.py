@@ -18,14 +18,16 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sfumato.config import Config, noise_key
+from sfumato.engines.places import table_places, tables_at
 from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, NotSupported, nearest
 from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
 from sfumato.ledger.accounts import cap_accounts, release_account
@@ -33,7 +35,7 @@ from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
 from sfumato.release.request import Progress, ReleaseRequest, quiet
-from sfumato.release.source import Source, locate_table, open_source, open_table
+from sfumato.release.source import Source, locate_table, open_source, open_table, tables_of_source
 from sfumato.release.table import Released
 from sfumato.spending import Purchase, SingleFlight, spend, without_frames
 from sfumato.wire import AccountStanding
@@ -54,15 +56,15 @@ class Payer:
             known = self.config.budgets
             raise NotFound(f"there is no budget {self.budget[:60]!r} in the configuration{nearest(self.budget, known)}")
 
-    def accounts(self, table: str | None) -> tuple[Account, ...]:
-        """The budget's own account and, for a table of the configuration that has a cap, the table's."""
+    def accounts(self, tables: Sequence[str]) -> tuple[Account, ...]:
+        """The budget's own account and, of each table of the configuration that has a cap, the table's."""
         own = release_account(self.config, self.budget)
-        capped = cap_accounts(self.config, table, own.name)
-        if any(each.budget.prices != own.budget.prices for each in capped):
-            raise ConfigError(
-                f"tables.{table}.cap", f"has other prices (epsilon_per, delta_per) than the budget {self.budget}"
-            )
-        return own, *capped
+        capped = {table: cap_accounts(self.config, table, own.name) for table in tables}
+        for table, accounts in capped.items():
+            if any(each.budget.unit_prices != own.budget.unit_prices for each in accounts):
+                problem = f"has other prices (epsilon_per, delta_per) than the budget {self.budget}"
+                raise ConfigError(f"tables.{table}.cap", f"{problem}; a release of its rows is paid from both")
+        return own, *(account for accounts in capped.values() for account in accounts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +94,9 @@ class Job:
             given = "types" if self.database is None else "database"
             raise InvalidArgument(given, f"does not go with {self._table}, which is a table of the configuration")
         paid = None if self.payer is None else self.payer.config.budgets[self.payer.budget].tables
-        if self.payer is not None and paid is not None and self._table is not None and self._table not in paid:
-            problem = f"{self.payer.budget} does not pay for {self._table}; it pays for {', '.join(paid) or 'nothing'}"
+        released = self._tables if self._table is None else (self._table,)
+        if self.payer is not None and paid is not None and released and not set(released).intersection(paid):
+            problem = f"{self.payer.budget} does not pay for {released[0]}; it pays for {', '.join(paid) or 'nothing'}"
             raise NotSupported(problem, field="budget")
 
     @property
@@ -108,11 +111,13 @@ class Job:
             self.request.check(source)
         self.request.check_affordable()
         request = self.request
+        spent = request.spendings()
         told: dict[str, Any] = {
             "method": request.method,
             "guarantee": request.guarantee.to_dict(),
+            "groups": request.guarantee.to_groups(spent),
             "parameters": request.parameters,
-            "steps": [each.to_dict() for each in request.spendings()],
+            "steps": [each.to_dict() for each in spent],
         }
         return told | self._price()
 
@@ -121,7 +126,8 @@ class Job:
             return {}
         debit = self._debit("")
         with self._ledger() as ledger:
-            self._is_finished(ledger, debit)
+            if self._is_finished(ledger, debit):
+                debit = self._debit("", finished=True)
             [charge] = ledger.prices(debit, lambda _: [debit.worst])  # nothing, where the job is begun or finished
             standings = ledger.standings(debit.accounts, _now())
         accounts = [AccountStanding.from_attributes(standing).to_dict() for standing in standings]
@@ -157,7 +163,7 @@ class Job:
         with self._ledger() as ledger, ExitStack() as stack:
             record_policy(ledger, self.payer.config, _now())
             if self._is_finished(ledger, debit):
-                key, source = b"", None
+                key, source, debit = b"", None, self._debit("", finished=True)
                 if self.out is not None:
                     self.out.check(overwrite=overwrite)
             else:
@@ -250,9 +256,11 @@ class Job:
             words = f"job {self.name} was begun with other parameters; give this release another name"
             raise Conflict(words, reused=True)
 
-    def _debit(self, epoch: str) -> Debit:
+    def _debit(self, epoch: str, *, finished: bool = False) -> Debit:
         assert self.payer is not None  # noqa: S101
-        accounts = self.payer.accounts(self._table)
+        # What was released when only names were looked up has left: it is not charged to the caps of other names now.
+        named = () if self._table is None else (self._table,)
+        accounts = self.payer.accounts(named if finished else self._tables)
         digest = hmac.digest(b"release", context(job=self.name), "sha256").hex()
         return Debit(
             analyst="",
@@ -280,6 +288,18 @@ class Job:
         known = {} if self.payer is None else self.payer.config.tables
         return self.source if isinstance(self.source, str) and self.source in known else None
 
+    @cached_property
+    def _tables(self) -> tuple[str, ...]:
+        """The tables of the configuration that have rows of this source, whatever name or path it is given by.
+
+        The caps of all of them pay: a release says something about the people of each.
+        """
+        if self.payer is None:
+            return ()
+        if self._table is not None:
+            return tables_at(self.payer.config, table_places(self.payer.config, self._table))
+        return tables_of_source(self.payer.config, self.source, self.database)
+
     @property
     def _file_of_table(self) -> str | None:
         config = None if self.payer is None else self.payer.config
@@ -288,18 +308,26 @@ class Job:
     @contextmanager
     def _opened(self) -> Iterator[Source]:
         table = self._table
+        self._check_unit()
         if table is None or self.payer is None:
             options: dict[str, Any] = {"database": self.database, "types": self.types, "memory": self.memory}
             with open_source(self.source, keys=self.keys, **options) as source:
                 yield source
             return
-        config = self.payer.config
-        if self.request.reading.unit != config.tables[table].privacy_unit:
-            raise InvalidArgument("unit", f"must be {config.tables[table].privacy_unit}, the privacy unit of {table}")
         if self.keys is not None:
             raise InvalidArgument("keys", "go with a file; name the table's file instead of the table")
-        with open_table(config, table, memory=self.memory) as source:
+        with open_table(self.payer.config, table, memory=self.memory) as source:
             yield source
+
+    def _check_unit(self) -> None:
+        """A table's cap counts what is told about its own people, so a release of its rows must protect the same."""
+        tables = {} if self.payer is None else self.payer.config.tables
+        names = self._tables if self._table is None else (self._table,)
+        units = {tables[name].privacy_unit: name for name in names if tables[name].privacy_unit}
+        if units and self.request.reading.unit not in units:
+            unit, table = next(iter(units.items()))
+            rows = "" if self._table else ", whose rows these are"
+            raise InvalidArgument("unit", f"must be {unit}, the privacy unit of {table}{rows}")
 
     @contextmanager
     def _ledger(self) -> Iterator[Ledger]:

@@ -106,6 +106,7 @@ class ReleaseRequest(ABC):
             "unit": self.reading.unit,
             "neighbours": NEIGHBOURS,
             "guarantee": self.guarantee.to_dict(),
+            "groups": self.guarantee.to_groups(spent),
             "parameters": {**self.parameters, **found},
             "steps": [each.to_dict() for each in spent],
             "rules": list(RULES),

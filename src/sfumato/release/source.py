@@ -21,6 +21,7 @@ from sfumato.catalog import Catalog, written_types
 from sfumato.config import Config, EngineSettings
 from sfumato.engines import ColumnType, Engine, engine_class, open_engine
 from sfumato.engines.contributions import ContributionQuery, check_present
+from sfumato.engines.places import source_places, tables_at
 from sfumato.errors import EngineFailed, InvalidArgument, NotSupported
 from sfumato.query.counting import condition
 from sfumato.query.policy import Column, TablePolicy
@@ -99,6 +100,12 @@ def open_table(config: Config, table: str, *, memory: str = "2GB") -> Iterator[S
         yield Source(catalog.engine(table), table)
     finally:
         catalog.close()
+
+
+def tables_of_source(config: Config, source: str | Path, database: Path | None) -> tuple[str, ...]:
+    """The tables of a configuration whose rows these are: files, or with `database` a table, by whatever path."""
+    settings = EngineSettings(options={} if database is None else {"database": database})
+    return tables_at(config, source_places(settings, _path_text("source", source), Path()))
 
 
 def locate_table(config: Config, table: str) -> str:

@@ -7,7 +7,7 @@ in databases and files, None in `rows`. A NULL in any other column is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -160,9 +160,22 @@ class Released:
             "unit": f"{self.statement['unit']}: {self.statement['neighbours']}",
             "guarantee": f"rho {rho:.5g} of zCDP{approximate}, which is epsilon {epsilon:,} at delta {told_at:.3g}",
             "conversion": guarantee["conversion"],
+            **groups_line(self.statement.get("groups") or ()),
             "statistics": ", ".join(map(heading, self.statistics)),
             "rows": f"{len(self):,}",
         }
+
+
+def groups_line(groups: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What is promised to several people together; nothing where a statement does not say."""
+
+    def bound(group: Mapping[str, Any]) -> str:
+        if group["epsilon"] is None:
+            return f"{group['people']} people have no bound"
+        epsilon = math.ceil(group["epsilon"] * 100) / 100
+        return f"{group['people']} people have epsilon {epsilon:,} at delta {group['delta']:.3g}"
+
+    return {"together": "; ".join(map(bound, groups))} if groups else {}
 
 
 def column(name: str, kind: str, values: Any) -> Array:

@@ -123,6 +123,24 @@ def _accounts(statement: Mapping[str, Any]) -> Iterator[str]:
         yield "the guarantee is not stated in exact numbers"
         return
     yield from _epsilon(guarantee["epsilon"], rho, whole - delta)
+    yield from _groups(statement.get("groups", []), rho, whole - delta)
+
+
+def _groups(groups: object, rho: Fraction, spare: Fraction) -> Iterator[str]:
+    """Whether what is promised to several people follows from rho. What naming keys shows of them is not checked."""
+    for group in groups if isinstance(groups, list) else [{}]:
+        try:
+            people, epsilon, delta, shown = (group[name] for name in ("people", "epsilon", "delta", "shown"))
+            if epsilon is None:
+                continue
+            due = zcdp_epsilon(people**2 * rho, spare)
+            follows = math.isclose(epsilon, due, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+            follows = follows and math.isclose(delta, shown + float(spare), rel_tol=TOLERANCE)
+        except (InvalidArgument, KeyError, TypeError):
+            follows = False
+        if not follows:
+            yield "what is promised to several people together does not follow from the steps"
+            return
 
 
 def _epsilon(stated: float, rho: Fraction, spare: Fraction) -> Iterator[str]:

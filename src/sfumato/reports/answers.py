@@ -25,6 +25,7 @@ from sfumato.show.text import partial_steps
 from sfumato.types import Type
 from sfumato.wire import EXACT, AccountStanding, Note, Receipt, Report, ReportPromise, note
 from sfumato.wire import notes as codes
+from sfumato.wire.report import raising_words
 
 
 def make_report(
@@ -141,8 +142,7 @@ def _notes(planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[st
         yield note(codes.SMALL_COUNTS_HIDDEN, least=policy.min_count)
     yield from (note(codes.OPTION, option=option, meaning=OPTIONS[option]) for option in request.options)
     if raised:
-        verb = "raise" if len(raised) > 1 else "raises"
-        yield note(codes.RAISED, options=f"{' and '.join(raised)} {verb}")
+        yield note(codes.RAISED, options=raising_words(raised))
 
 
 def _cut_steps(planned: PlannedReport) -> Iterator[int]:

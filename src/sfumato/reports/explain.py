@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,7 @@ from sfumato.query.reports.policy import (
     SourceGuarantee,
     guarantee,
 )
+from sfumato.show.text import join_words
 
 TIMES = " x "
 MAX_LISTED_VERSIONS = 6
@@ -109,7 +110,7 @@ def _factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]
     yield _attribute_factor(policy, promise)
     yield from before
     if policy.levels:
-        words, why = _many(promise.entities, "level", "of entities"), f"{_join(policy.levels)}: one of each"
+        words, why = _many(promise.entities, "level", "of entities"), f"{join_words(policy.levels)}: one of each"
         yield Factor(Fraction(promise.entities), words, f"an event counts for {why}")
     yield epsilon
     if promise.versions > 1:
@@ -126,7 +127,7 @@ def _attribute_factor(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
     count = len(policy.attributes)
     words = _many(count, "attribute") if values == count else f"{values} values of {_many(count, 'attribute')}"
     several = [f"{each.name} (up to {each.max_values})" for each in policy.attributes.values() if each.max_values > 1]
-    why = "an event has one value of each" if not several else f"an event has several values of {_join(several)}"
+    why = "an event has one value of each" if not several else f"an event has several values of {join_words(several)}"
     number = Fraction(promise.attributes)
     if policy.exact_totals:
         return Factor(number, words, f"{why}; totals are exact, and not in the sum")
@@ -145,10 +146,10 @@ def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Fa
     first, alike = rows[names[0]], len({*rows.values()}) == 1
     flat = alike and len({*first}) == 1
     if flat:
-        why = f"{_join(levels)}: an event lies in one range of each"
+        why = f"{join_words(levels)}: an event lies in one range of each"
         yield Factor(Fraction(len(levels)), _many(len(levels), "level", "of time"), why)
     if alike and len(names) > 1:
-        yield Factor(Fraction(len(names)), _many(len(names), "statistic"), f"{_join(names)} may count one event")
+        yield Factor(Fraction(len(names)), _many(len(names), "statistic"), f"{join_words(names)} may count one event")
     if flat:
         yield Factor(first[0], f"epsilon {amount(first[0])}", "that of one cell")
     elif alike:
@@ -157,7 +158,7 @@ def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Fa
     else:
         terms = " + ".join(f"{' + '.join(map(amount, each))} of {name}" for name, each in rows.items())
         total = sum((sum(each, Fraction(0)) for each in rows.values()), Fraction(0))
-        yield Factor(total, f"epsilon ({terms})", f"that of a cell, in {_join(levels)}")
+        yield Factor(total, f"epsilon ({terms})", f"that of a cell, in {join_words(levels)}")
 
 
 def joint_statistics(policy: ReportPolicy) -> Iterator[str]:
@@ -167,7 +168,7 @@ def joint_statistics(policy: ReportPolicy) -> Iterator[str]:
     if len(names) == 1:
         yield f"{names[0]} is the only statistic."
     elif not others:
-        yield f"One event may count in all of {_join(names)}: their filters may hold at once."
+        yield f"One event may count in all of {join_words(names)}: their filters may hold at once."
     elif not any(_may_count_one_event(policy, *pair) for pair in itertools.combinations(names, 2)):
         sums = {sum(statistic.epsilon.values(), Fraction(0)) for statistic in policy.statistics.values()}
         largest = "" if len(sums) == 1 else f" {counting[0]} has the largest epsilon."
@@ -176,9 +177,9 @@ def joint_statistics(policy: ReportPolicy) -> Iterator[str]:
         why += "" if len({*columns}) == 1 else ", or they add up two columns"
         if len({*columns}) == len(columns):
             why = "each adds up a column of its own"
-        yield f"One event counts in at most one of {_join(names)}: {why}.{largest}"
+        yield f"One event counts in at most one of {join_words(names)}: {why}.{largest}"
     else:
-        alone = f"in {counting[0]} alone" if len(counting) == 1 else f"in {_join(counting)} at once"
+        alone = f"in {counting[0]} alone" if len(counting) == 1 else f"in {join_words(counting)} at once"
         yield f"At most, one event counts {alone}; no other statistics that may count one event add up to more."
         for name in others:
             other = next(each for each in counting if not _may_count_one_event(policy, name, each))
@@ -252,9 +253,10 @@ def not_covered(explained: ReportExplanation) -> Iterator[str]:
 
 def describe_sum(together: SourceGuarantee) -> str:
     """What several draws of the same rows promise, in a sentence or two."""
-    each = _join([f"{name} ({amount(epsilon)})" for name, epsilon in together.parts.items()])
+    tables, parts = join_words(together.tables), together.parts.items()
+    each = join_words([f"{name} ({amount(epsilon)})" for name, epsilon in parts])
     return (
-        f"Several reports draw from the same rows, {_join(together.tables)}: {each}. Each has noise of its own, so "
+        f"Several reports draw from the same rows, {tables}: {each}. Each has noise of its own, so "
         f"they add up: epsilon {amount(together.epsilon)} for one {together.unit}, over all of them."
     )
 
@@ -274,11 +276,6 @@ def _lag(policy: ReportPolicy) -> str:
 
 def _many(count: int, noun: str, rest: str = "") -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}{' ' if rest else ''}{rest}"
-
-
-def _join(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def amount(number: Fraction) -> str:

@@ -134,6 +134,14 @@ def add_api_routes(app: FastAPI, calls: Calls) -> None:
     async def tables(request: Request) -> Response:
         return await respond(request, "read", reading, calls.tables)
 
+    @app.get("/v1/guarantee", **openapi.options("guarantee"))
+    async def guarantee(request: Request) -> Response:
+        return await respond(request, "read", estimating, calls.guarantee)
+
+    @app.get("/v1/admin/guarantee", **openapi.options("total_guarantee"))
+    async def total_guarantee(request: Request) -> Response:
+        return await respond(request, "usage", estimating, calls.total_guarantee)
+
     @app.get("/v1/admin/usage", **openapi.options("usage"))
     async def usage(request: Request) -> Response:
         query = request.query_params

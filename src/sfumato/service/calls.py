@@ -153,6 +153,12 @@ class Calls:
     def me(self, caller: Authenticated) -> Response:
         return json_reply(self._session.me(caller.analyst, role=caller.principal.role))
 
+    def guarantee(self, caller: Authenticated) -> Response:
+        return json_reply(self._session.guarantee(caller.analyst, role=caller.principal.role))
+
+    def total_guarantee(self, _: Authenticated) -> Response:
+        return json_reply(self._session.guarantee())
+
     def usage(self, _: Authenticated, since: str | None, until: str | None, budgets: Sequence[str]) -> Response:
         first, last = read_range(since, until, self._session.now())
         charges = [read_budget(text) for text in budgets]

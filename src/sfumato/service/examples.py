@@ -157,6 +157,57 @@ REPORT: Json = {
     "zone": "America/New_York",
 }
 
+_MONTH = {"epsilon": 8.0, "delta": 1e-07, "wins": 0.9997}
+_YEAR = {"epsilon": 34.36, "delta": 1e-06, "wins": 1.0}
+_GROUPS = [
+    {"people": 2, "epsilon": 18.13, "delta": 1e-07, "shown": 3.7e-08, "same_delta": 18.13},
+    {"people": 10, "epsilon": 158.75, "delta": 1e-06, "shown": 1.3e-07, "same_delta": None},
+]
+
+GUARANTEE: Json = {
+    "analyst": "anna",
+    "accounts": [
+        {
+            "account": "analyst:anna",
+            "mode": "enforce",
+            "resets": "monthly",
+            "limit": {"information": "320", "calls": "320"},
+            "epsilon_per": "3/20",
+            "delta_per": "1/10000000000",
+            "bounds": [
+                {"what": "top_ten", "charge": _CHARGE, "epsilon": 1.78, "delta": 1e-07, "wins": 0.8557},
+                {"what": "period", "charge": {"information": "320", "calls": "320"}, **_MONTH},
+                {"what": "year", "charge": {"information": "3840", "calls": "3840"}, **_YEAR},
+            ],
+            "groups": _GROUPS,
+        }
+    ],
+    "reports": {"reading": {"epsilon": 2.0, "unit": "event"}},
+    "sources": [
+        {
+            "tables": ["engagements"],
+            "unit": "member_id",
+            "views": [],
+            "uncapped": [],
+            "window": "month",
+            "questions": {"names": ["analyst:anna", "table:engagements"], "period": _MONTH, "year": _YEAR},
+            "releases": None,
+            "reports": {
+                "names": ["reading"],
+                "period": {"epsilon": None, "delta": None, "wins": 1.0},
+                "year": {"epsilon": None, "delta": None, "wins": 1.0},
+            },
+            "event_epsilon": 2.0,
+            "total": {
+                "period": {"epsilon": None, "delta": None, "wins": 1.0},
+                "year": {"epsilon": None, "delta": None, "wins": 1.0},
+            },
+            "unbounded": ["events"],
+            "groups": [],
+        }
+    ],
+}
+
 REPLIES: Mapping[str, Json] = {
     "Answer": ANSWER,
     "Report": REPORT,
@@ -195,6 +246,7 @@ REPLIES: Mapping[str, Json] = {
         ],
         "next": None,
     },
+    "Guarantee": GUARANTEE,
     "Me": {
         "analyst": "anna",
         "role": "analyst",

@@ -15,7 +15,7 @@ from sfumato.service import examples
 from sfumato.service.limits import DEFAULT_PAGE_ROWS, MAX_IDEMPOTENCY_KEY, MAX_PAGE_ROWS
 from sfumato.service.reply import Health, Readiness
 from sfumato.service.schemas import AMOUNT, DAY, NAME, TEXT, Json, array, ref, reply_schemas, request_schemas
-from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Me, Record, Report, Tables, UsageReport
+from sfumato.wire import Answer, BudgetReport, Charges, Estimate, Guarantee, Me, Record, Report, Tables, UsageReport
 
 DESCRIPTION = """\
 Differentially private answers about people, under an exact budget.
@@ -178,6 +178,21 @@ ROUTES: Mapping[str, Route] = {
         "and rows.",
         reply=Me,
         reply_text="The record.",
+    ),
+    "guarantee": Route(
+        summary="Get the caller's guarantee",
+        text="What the caller's accounts and reports promise to one person, and to several together: for one question, "
+        "one period and a year. `sources` adds up what is told about the same rows. What others learn and what is "
+        "published is not in it.",
+        reply=Guarantee,
+        reply_text="The guarantee.",
+    ),
+    "total_guarantee": Route(
+        summary="Get the guarantee of all",
+        text="For owners and auditors: what all accounts and reports promise, and for each source of rows one total of "
+        "questions, releases and reports.",
+        reply=Guarantee,
+        reply_text="The guarantee.",
     ),
     "usage": Route(
         summary="Get the usage",

@@ -59,6 +59,16 @@ def heading(name: str) -> str:
     return visible(name.replace("_", " "))
 
 
+def join_words(names: Sequence[str]) -> str:
+    """Names as a part of a sentence.
+
+    >>> join_words(["a"]), join_words(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def cell(value: object) -> str:
     """A value of a key column as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What travels: answers with their receipts, reports, estimates, budgets, charges, tables, usage and problems.
+"""What travels: answers, reports, estimates, budgets, charges, guarantees, tables, usage and problems.
 
 Each record is declared once, as a typed class. Its JSON, its parsing, its JSON schema and its entry in OpenAPI follow
 from the declaration (docs/adr/0008-msgspec.md). Everything in a record may leave.
@@ -18,6 +18,7 @@ from sfumato.wire.budget import (
     PolicyHistory,
     SettingChangeRow,
 )
+from sfumato.wire.guarantee import Guarantee
 from sfumato.wire.me import Me
 from sfumato.wire.notes import Note, note
 from sfumato.wire.problem import Problem
@@ -38,6 +39,7 @@ __all__ = [
     "DryCounts",
     "DryDay",
     "Estimate",
+    "Guarantee",
     "KeyRow",
     "Me",
     "MeasureInfo",

@@ -46,7 +46,7 @@ class ReceiptCore(Record, frozen=True, kw_only=True):
         dict[str, int],
         Meta(
             description="Half-width of the 95 % interval of the noise; 0 if `mechanism` is `exact`. The options "
-            "`monotone` and `totals` of a report can raise a count further."
+            "`monotone`, `totals` and `actions` of a report can raise a count further."
         ),
     ]
     data_version: str

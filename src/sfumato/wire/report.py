@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -23,6 +24,13 @@ else:
 ALL = "all"
 EXACT = "exact"
 """The mechanism of numbers without noise."""
+
+
+def raising_words(options: Sequence[str]) -> str:
+    """Subject and verb of a sentence: "monotone raises", "monotone, totals and actions raise"."""
+    from sfumato.show.text import join_words
+
+    return f"{join_words(options)} {'raises' if len(options) == 1 else 'raise'}"
 
 
 MaybeCell: TypeAlias = Annotated[Any, Meta(extra_json_schema={"type": ["string", "number", "boolean", "null"]})]
@@ -75,8 +83,7 @@ class Report(Answer, frozen=True, kw_only=True):
     @property
     def raised(self) -> tuple[str, ...]:
         """The options that raised these numbers, so that `error95`, which is of the noise, does not bound them."""
-        of_totals = () if self.attribute is None else ("totals",)
-        raising = tuple(option for option in ("monotone", "totals") if option not in of_totals)
+        raising = ("monotone", "actions") if self.attribute is not None else ("monotone", "totals", "actions")
         return () if self.exact else tuple(option for option in raising if option in self.options)
 
     def sheet(self) -> Sheet:
@@ -163,8 +170,7 @@ class Report(Answer, frozen=True, kw_only=True):
         noise = noise_within({name: self.receipt.error95[name] for name in self.statistics})
         if not self.raised:
             return noise
-        verb = "raise" if len(self.raised) > 1 else "raises"
-        return f"{noise}, before {' and '.join(self.raised)} {verb} the numbers"
+        return f"{noise}, before {raising_words(self.raised)} the numbers"
 
     def _promise(self) -> str:
         promise = self.receipt.guarantee or {"epsilon": 0, "unit": self.receipt.unit}

@@ -8,7 +8,7 @@ from rich.text import Text
 from sfumato.cli.terminal.answer import render_answer
 from sfumato.cli.terminal.release import render_release
 from sfumato.cli.terminal.report import render_report
-from sfumato.demo.demo import ANALYST, DELTA, REGIONS, Demo, Service
+from sfumato.demo.demo import ANALYST, REGIONS, Demo, Service
 
 
 def print_demo(finished: Demo, console: Console) -> None:
@@ -19,11 +19,15 @@ def print_demo(finished: Demo, console: Console) -> None:
     console.print("", render_report(finished.numbers), "", sep="\n")
     console.print(Text("A table to publish: members of as many articles as a small budget buys", "bold"), "", sep="\n")
     console.print(render_release(finished.table, top=5), "", sep="\n")
-    promise = (
-        f"Whatever {ANALYST} asks within this month's budget of {finished.budget.cap}, one member's presence moves any "
-        f"conclusion by at most epsilon = {finished.epsilon:.2f}, delta = {DELTA:.0e}."
-    )
-    console.print(Text(promise))
+    own, *_ = finished.guarantee.accounts
+    whole = own.bound("period")
+    if whole is not None:
+        console.print(
+            Text(
+                f"Whatever {ANALYST} asks within this month's budget of {own.limit}, one member's presence moves any "
+                f"conclusion by at most epsilon = {whole.epsilon:.2f}, delta = {whole.delta:.0e}."
+            )
+        )
     if finished.config is not None:
         console.print(Text(f'\nGo on: sfumato ask --config {finished.config} --analyst {ANALYST} "{REGIONS}"'))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from sfumato.cli.first_config import FirstConfig
+from sfumato.cli.terminal.policy import render_purchases
 from sfumato.cli.terminal.text import command_line, indent, labelled_lines, paragraphs
+from sfumato.explain.words import describe_bound
 
 
 def render_first_config(made: FirstConfig) -> RenderableType:
@@ -17,10 +19,16 @@ def render_first_config(made: FirstConfig) -> RenderableType:
     }
     if made.left_out:
         lines["left out"] = ", ".join(f"{name} ({why})" for name, why in made.left_out.items())
+    promised = f"{describe_bound(made.plan.period)} per month to one {made.unit}"
+    year = "" if made.plan.year is None else f", and {describe_bound(made.plan.year)} in a year"
     return Group(
         paragraphs(f"Wrote {made.config} and {made.key}, a key that only you can read."),
         "",
         indent(labelled_lines(lines)),
+        "",
+        paragraphs(f"The budget, {made.plan.budget.cap}, promises {promised}{year}. All of it buys one of these:"),
+        "",
+        indent(render_purchases(made.plan)),
         "",
         paragraphs("Ask a first question:"),
         command_line(*made.ask),

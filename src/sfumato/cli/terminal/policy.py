@@ -11,17 +11,24 @@ from rich.table import Table
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, bullets, indent, labelled_lines, paragraphs, stack
 from sfumato.errors import ConfigError
-from sfumato.explain import (
-    PolicyExplanation,
-    Promise,
+from sfumato.explain import PolicyExplanation
+from sfumato.explain.buying import BudgetPlan
+from sfumato.explain.words import (
+    ASKED,
+    PERIODS,
+    WINDOWS,
+    describe_bound,
     describe_promise,
     describe_reports,
     describe_rights,
+    describe_source,
+    describe_source_parts,
     exclusions,
+    is_nothing,
     percent,
 )
-from sfumato.query.reports.policy import SourceGuarantee
-from sfumato.reports.explain import describe_sum
+from sfumato.show.text import plus_minus
+from sfumato.wire.guarantee import AccountPromise, PersonBound, SourceTotal
 
 
 def render_differences(problems: Sequence[ConfigError]) -> RenderableType:
@@ -32,9 +39,9 @@ def render_differences(problems: Sequence[ConfigError]) -> RenderableType:
 
 
 def render_questions(
-    config: str, found: Mapping[str, Any], sums: Sequence[SourceGuarantee] = (), warnings: Sequence[ConfigError] = ()
+    config: str, found: Mapping[str, Any], promised: Sequence[str] = (), warnings: Sequence[ConfigError] = ()
 ) -> RenderableType:
-    """What can be asked of tables and of reports, what reports promise together, and what limits leave open."""
+    """What can be asked of tables and of reports, what is promised over all of it, and what limits leave open."""
     tables = (block for table in found["tables"] for block in (Words(table["table"], "bold"), *_table_blocks(table)))
     reports = (
         block
@@ -45,7 +52,7 @@ def render_questions(
     steps = f"begin at multiples of {pad_ms:,} ms" if pad_ms else "are not padded"
     padding = paragraphs(f"Responses of the service {steps} ([service] pad_ms).")
     blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports, padding]
-    blocks += [paragraphs(*map(describe_sum, sums))] if sums else []
+    blocks += [paragraphs(*promised)] if promised else []
     blocks += [Group(paragraphs("Warnings:"), "", bullets(map(str, warnings)))] if warnings else []
     return stack(blocks)
 
@@ -88,12 +95,15 @@ def _report_block(report: Mapping[str, Any]) -> RenderableType:
 def render_explanation(found: PolicyExplanation) -> RenderableType:
     """The promises of a configuration, and what they do not cover."""
     blocks: list[RenderableType] = []
-    for promise in found.promises:
+    for promise in found.guarantee.accounts:
         blocks.append(paragraphs(describe_promise(promise)))
-        if not promise.nothing:
+        if not is_nothing(promise):
             blocks.append(indent(_bounds_table(promise)))
-    if not found.promises:
+    if not found.guarantee.accounts:
         blocks.append(paragraphs("No analyst may ask: there is no [analysts.NAME] in the file."))
+    for source in found.guarantee.sources:
+        blocks += [paragraphs(describe_source(source)), indent(_source_table(source))]
+        blocks += [bullets(parts)] if (parts := [*describe_source_parts(source)]) else []
     if reports := [*describe_reports(found)]:
         blocks += [paragraphs("Reports:"), bullets(reports)]
     if rights := [*describe_rights(found)]:
@@ -101,16 +111,54 @@ def render_explanation(found: PolicyExplanation) -> RenderableType:
     return stack([*blocks, paragraphs("What these numbers do not bound:"), bullets(exclusions(found))])
 
 
-def _bounds_table(promise: Promise) -> Table:
+def _bounds_table(promise: AccountPromise) -> Table:
     grid = plain_table(
         *("what is asked", "units", "calls", "epsilon", "delta", "a bet at 50:50 wins"), numbers=range(1, 6)
     )
     for bound in promise.bounds:
-        charges = () if bound.charge is None else (bound.charge.information, bound.charge.calls)
+        charges = bound.charge.information, bound.charge.calls
         amounts = (f"{each.numerator:,}" if each.denominator == 1 else f"{float(each):,.4g}" for each in charges)
-        if bound.epsilon is None or bound.delta is None:
-            grid.add_row(bound.words, *amounts, "no bound", "", "")
-        else:
-            chance = percent(bound.wins)
-            grid.add_row(bound.words, *amounts, f"{bound.epsilon:,.2f}", f"{float(bound.delta):.0e}", chance)
+        grid.add_row(ASKED[bound.what], *amounts, *_numbers(bound), percent(bound.wins) if bound.delta else "")
+    return grid
+
+
+def _numbers(bound: PersonBound) -> tuple[str, str]:
+    """Epsilon and delta."""
+    if bound.epsilon is None or bound.delta is None:
+        return "no bound", ""
+    return f"{bound.epsilon:,.2f}", f"{bound.delta:.0e}" if bound.delta else "0"
+
+
+def _source_table(source: SourceTotal) -> Table:
+    period = WINDOWS[source.window]
+    grid = plain_table("what is told", "by", f"epsilon {period}", "delta", "in a year", "delta", numbers=range(2, 6))
+    parts = {"questions": source.questions, "releases": source.releases, "reports": source.reports}
+    for name, part in parts.items():
+        if part is not None and part.names:
+            numbers = (*_numbers(part.period), *_numbers(part.year))
+            grid.add_row(name, Words(", ".join(part.names), cropped=False), *numbers)
+    grid.add_row("all together", "", *_numbers(source.total.period), *_numbers(source.total.year))
+    return grid
+
+
+def render_budget_plan(plan: BudgetPlan) -> RenderableType:
+    """What a budget promises, what can be asked with it, and its lines for the configuration."""
+    budget, period = plan.budget, PERIODS[plan.budget.resets]
+    year = "" if plan.year is None else f"; a year of it: {describe_bound(plan.year)}"
+    head = f"{budget.cap} {period}, which promise {describe_bound(plan.period)} to one person{year}."
+    lines = Group(Words("[budgets.NAME]"), *map(Words, plan.to_toml().splitlines()))
+    return stack([paragraphs(head), indent(render_purchases(plan)), indent(lines)])
+
+
+def render_purchases(plan: BudgetPlan) -> RenderableType:
+    """What all of a budget buys, if it is spent on one kind of question only."""
+    period = PERIODS[plan.budget.resets]
+    head = "costs", "noise", "epsilon", f"how many {period}"
+    grid = plain_table("what is asked", *head, numbers=range(1, 5))
+    for each in plan.buys():
+        noise = "" if each.error95 is None else plus_minus(each.error95)
+        epsilon = _numbers(each.one)[0]
+        grid.add_row(
+            ASKED[each.asked], str(each.charge), Words(noise), epsilon, f"{each.times:,}" if each.times else "none"
+        )
     return grid

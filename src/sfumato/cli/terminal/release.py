@@ -11,6 +11,7 @@ from sfumato.accounting import Charge
 from sfumato.cli.terminal.answer import render_figures
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, indent, labelled_lines, paragraphs
+from sfumato.release.table import groups_line
 
 if TYPE_CHECKING:
     from sfumato.release import Job, Released
@@ -35,5 +36,7 @@ def render_plan(job: Job, plan: dict[str, Any]) -> RenderableType:
         left = [f"{each['account']}, where {Charge.from_dict(each['left'])} are left" for each in plan["accounts"]]
         paid = "This job is begun or finished, and costs no more when it is run again."
         cost = [f"It would take {charge} of {'; and of '.join(left)}." if charge else paid]
+    several = [f"Several people together: {words}." for words in groups_line(plan["groups"]).values()]
     unread = "No row was read and nothing was charged."
-    return Group(grid, "", paragraphs(f"Guarantee: {job.request.guarantee}.", *cost, *job.request.assumptions, unread))
+    promised = f"Guarantee: {job.request.guarantee}."
+    return Group(grid, "", paragraphs(promised, *several, *cost, *job.request.assumptions, unread))

@@ -22,7 +22,17 @@ from sfumato.engines.base import CLOSED, ColumnType, Engine
 from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.engines.duckdb.execution import PULSE_S, attempt, deadline, one_select
-from sfumato.engines.duckdb.files import ENDINGS, UNTYPED, describe, find_source, locate, make_view, strings
+from sfumato.engines.duckdb.files import (
+    ENDINGS,
+    UNTYPED,
+    describe,
+    file_place,
+    file_places,
+    find_source,
+    locate,
+    make_view,
+    strings,
+)
 from sfumato.engines.duckdb.rows import RowReader
 from sfumato.engines.duckdb.types import COLUMN_TYPES, LIST_TYPES, bare
 from sfumato.engines.duckdb.workspace import Workspace
@@ -101,10 +111,21 @@ class DuckDBEngine(Engine):
         database = settings.options.get("database")
         return f"{settings.type} {'' if database is None else os.path.relpath(database, folder)} {source}"
 
+    @classmethod
+    def places(cls, settings: EngineSettings, source: str, folder: Path) -> frozenset[str]:
+        if source.lower().endswith(ENDINGS):
+            return frozenset(file_places(locate(source, folder)))
+        database = settings.options.get("database")
+        return frozenset({f"{'' if database is None else file_place(str(database))} {source}"})
+
     def _open(self, tables: Mapping[str, str], database: Path | None, types: Mapping[str, Mapping[str, str]]) -> None:
         """Make the views, give up all other access, and read the schemas through what is left."""
-        inside = {} if database is None else _attach(self._connection, database)
+        inside: dict[str, exp.Table] = {}
+        views: set[str] = set()
+        if database is not None:
+            inside, views = _attach(self._connection, database)
         sources = {name: find_source(name, source, inside) for name, source in tables.items()}
+        self._views = {name for name, source in tables.items() if not sources[name].files and source in views}
         for name, source in sources.items():
             make = partial(make_view, self._connection, name, source, types.get(name))
             attempt(make, "its source cannot be read", table=name)
@@ -126,6 +147,9 @@ class DuckDBEngine(Engine):
 
     def tables(self) -> tuple[str, ...]:
         return tuple(self._schemas)
+
+    def is_view(self, table: str) -> bool:
+        return table in self._views
 
     def schema(self, table: str) -> dict[str, ColumnType]:
         return self._look_up(table, self._schemas)
@@ -226,8 +250,11 @@ def _connect(spill: str, memory_limit: str, threads: int | None) -> duckdb.DuckD
     return connection
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, database: Path) -> dict[str, exp.Table]:
-    """Open the database read-only. Returns its tables and views by name, those outside `main` as schema.name."""
+def _attach(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, exp.Table], set[str]]:
+    """Open the database read-only. Returns its tables and views by name, and the names of the views.
+
+    The names of those outside `main` are schema.name.
+    """
     if not database.is_file():
         raise EngineFailed(f"database {str(database)!r} does not exist", setting="database")
     target = exp.alias_(exp.Literal.string(str(database)), _CATALOG)
@@ -235,9 +262,12 @@ def _attach(connection: duckdb.DuckDBPyConnection, database: Path) -> dict[str, 
     problem = f"database {str(database)!r} cannot be opened read-only: not DuckDB's format, or being written to"
     attempt(lambda: connection.execute(statement.sql(dialect="duckdb")), problem, setting="database")
     found = connection.execute(
-        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?", [_CATALOG]
+        "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?", [_CATALOG]
     )
-    return {
-        name if schema == "main" else f"{schema}.{name}": exp.table_(name, schema, _CATALOG, quoted=True)
-        for schema, name in found.fetchall()
-    }
+    tables, views = {}, set()
+    for schema, name, kind in found.fetchall():
+        called = name if schema == "main" else f"{schema}.{name}"
+        tables[called] = exp.table_(name, schema, _CATALOG, quoted=True)
+        if kind == "VIEW":
+            views.add(called)
+    return tables, views

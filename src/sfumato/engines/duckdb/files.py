@@ -18,7 +18,7 @@ import csv
 import glob
 import gzip
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -110,6 +110,27 @@ def locate(source: str, folder: Path) -> str:
     return str(exact) if exact.is_file() or Path(source).is_absolute() else str(Path(glob.escape(str(folder))) / source)
 
 
+def file_places(pattern: str) -> Iterator[str]:
+    """The pattern, and every file that it matches now."""
+    yield os.path.realpath(pattern)
+    yield from map(file_place, _matching_files(pattern))
+
+
+def file_place(path: str) -> str:
+    """A file by its number on its disk, which all links to it share; by its path where there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def _matching_files(pattern: str) -> list[str]:
+    # Not by pathlib, which globs no absolute pattern; not resolved, because DuckDB compares names as they are given.
+    found = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)  # noqa: PTH207
+    return [path for path in found if Path(path).is_file()]
+
+
 def find_source(name: str, source: str, tables: Mapping[str, exp.Table]) -> TableSource:
     """Files, by the ending of `source`; else one of the `tables` and views of the database."""
     for ending, reader in READERS.items():
@@ -124,9 +145,7 @@ def find_source(name: str, source: str, tables: Mapping[str, exp.Table]) -> Tabl
 
 def _find_files(name: str, source: str, reader: Reader) -> TableSource:
     """The files of now. Sorted, so that the first, whose columns come first, does not depend on the file system."""
-    # Not by pathlib, which globs no absolute pattern; not resolved, because DuckDB compares names as they are given.
-    found = [source] if Path(source).is_file() else glob.glob(source, recursive=True)  # noqa: PTH207
-    paths = sorted(os.path.abspath(path) for path in found if Path(path).is_file())  # noqa: PTH100
+    paths = sorted(os.path.abspath(path) for path in _matching_files(source))  # noqa: PTH100
     if not paths:
         raise EngineFailed(f"no file matches {source!r}", table=name)
     header = None

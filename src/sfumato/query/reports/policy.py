@@ -229,15 +229,16 @@ class SourceGuarantee:
         return {"tables": [*self.tables], "unit": self.unit, "epsilon": float(self.epsilon), "parts": parts}
 
 
-def guarantees_by_source(policies: Iterable[ReportPolicy]) -> list[SourceGuarantee]:
-    """The sum for each source that several reports read, whatever they and their tables are called.
+def guarantees_by_source(policies: Iterable[ReportPolicy], sources: Iterable[Sequence[str]]) -> list[SourceGuarantee]:
+    """The sum for each source that several reports read. `sources` are the tables, those of one source together.
 
     Guarantees for one event and for one person are not added to one another, nor those for persons by other columns.
     """
+    source_of = {table: tables[0] for tables in sources for table in tables}
     groups: dict[tuple[str, Unit, str], list[tuple[ReportPolicy, Fraction]]] = {}
     for policy in policies:
         promise = guarantee(policy)
-        place = policy.source or policy.table, promise.unit, policy.unit if promise.unit == "person" else ""
+        place = source_of[policy.table], promise.unit, policy.unit if promise.unit == "person" else ""
         groups.setdefault(place, []).append((policy, promise.epsilon))
     return [
         SourceGuarantee(

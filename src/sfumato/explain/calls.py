@@ -1,0 +1,87 @@
+"""The mechanisms of typical questions, and what a call takes of delta for several people. The planner chooses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+from sfumato.config import TableSettings
+from sfumato.errors import InvalidArgument
+from sfumato.explain.losses import GROUPS
+from sfumato.mechanisms import Mechanism
+from sfumato.mechanisms.mechanism import CountNoise
+from sfumato.query.plan import plan
+from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
+from sfumato.query.request import Histogram, Request, TopK, Total
+from sfumato.wire.guarantee import Asked
+
+Shape = tuple[int, int]
+"""How many groups of a question one person can be in, and by how much a person moves each: max_groups and tau."""
+
+MAX_SHAPES = 256
+
+_TABLE, _BOUNDED, _OPEN, _MEASURE = "table", "bounded", "open", "people"
+
+TYPICAL: dict[Asked, Request] = {
+    "total": Total(_TABLE, _MEASURE),
+    "histogram": Histogram(_TABLE, _BOUNDED, _MEASURE),
+    "top_ten": TopK(_TABLE, _OPEN, _MEASURE, k=10),
+}
+"""One total, one histogram of a column of which a person has one value, and one list of ten of any other column."""
+
+
+@lru_cache(maxsize=1024)
+def mechanism(asked: Asked, prices: Prices, shape: Shape = (1, 1)) -> Mechanism:
+    """What answers a typical question, about a column with private values."""
+    max_groups, tau = shape
+    columns = {_BOUNDED: Column(_BOUNDED, max_groups=max_groups), _OPEN: Column(_OPEN)}
+    table = TablePolicy(_TABLE, "person", columns, {_MEASURE: Measure(_MEASURE, max_per_unit=tau)})
+    return plan(TYPICAL[asked], Policy({_TABLE: table}), prices).mechanism
+
+
+def pure_epsilon(answering: Mechanism) -> Fraction | None:
+    """The epsilon of a mechanism that is pure but for the delta of its call; None if it is not."""
+    if answering.noise.family != "laplace":
+        return None
+    units = answering.reserve.information
+    return answering.epsilon / 2 if units == 1 else units * answering.epsilon
+
+
+def shapes(tables: Iterable[TableSettings]) -> frozenset[Shape] | None:
+    """The shapes of all histograms of private values that can be asked about some tables; None if they are too many."""
+    found: set[Shape] = set()
+    for table in tables:
+        products = {(1, False)}  # of some of the columns, and whether the values of one of them are private
+        for column in table.columns.values():
+            if column.max_groups is not None:
+                private = column.domain is None
+                products |= {(groups * column.max_groups, other or private) for groups, other in products}
+            if len(products) > MAX_SHAPES:
+                return None
+        taus = {measure.max_per_unit for measure in table.measures.values()}
+        found |= {(groups, tau) for groups, private in products if private for tau in taus}
+    return frozenset(found) if len(found) <= MAX_SHAPES else None
+
+
+@lru_cache(maxsize=256)
+def call_deltas(
+    prices: Prices, noises: frozenset[CountNoise], asked: frozenset[Shape] | None
+) -> tuple[Fraction, ...] | None:
+    """What a call takes of delta for each of GROUPS, whichever mechanism it needs; None if it is not known.
+
+    `noises` are those that counts may have; `asked` the shapes of histograms, None if they are too many.
+    """
+    if asked is None:
+        return None
+    answering = []
+    for noise in noises:
+        noisy = replace(prices, count_noise=noise)
+        answering.append(mechanism("top_ten", noisy))
+        for shape in asked:
+            with suppress(InvalidArgument):  # noise that cannot be drawn: such a question is refused
+                answering.append(mechanism("histogram", noisy, shape))
+    deltas = ([each.group_delta(people) for each in answering] for people in GROUPS)
+    return tuple(Fraction(max(each, default=0.0)) for each in deltas)
