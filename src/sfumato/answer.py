@@ -42,10 +42,14 @@ from sfumato.wire import notes as codes
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """A request with its plan, and what the ledger is asked to debit for it."""
+    """A request with its plan, and what the ledger is asked to debit for it.
+
+    `histogram` is the same request, read off the histogram of its whole domain, where picks cost less than that.
+    """
 
     plan: Plan
     debit: Debit
+    histogram: PlannedRequest | None = None
 
 
 @without_frames
@@ -248,9 +252,9 @@ class Planner:
         same = (reservation.digest, reservation.epoch) == (planned.plan.digest, self._epoch)
         return planned if same else None
 
-    def _plan(self, request: Request, policy: Policy, analyst: str) -> PlannedRequest:
+    def _plan(self, request: Request, policy: Policy, analyst: str, *, whole_domain: bool = False) -> PlannedRequest:
         prices = self._config.budgets[self._config.analyst(analyst).budget].prices
-        made = plan(request, policy, prices, self._epoch)
+        made = plan(request, policy, prices, self._epoch, whole_domain=whole_domain)
         debit = Debit(
             analyst=analyst,
             accounts=accounts_of(self._config, analyst, made.table),
@@ -262,4 +266,6 @@ class Planner:
             worst=made.mechanism.worst,
             row_filter=filter_text(policy.tables[made.table]),
         )
-        return PlannedRequest(made, debit)
+        by_picks = made.mechanism.name == "known_gumbel"
+        histogram = self._plan(request, policy, analyst, whole_domain=True) if by_picks else None
+        return PlannedRequest(made, debit, histogram)

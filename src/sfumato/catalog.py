@@ -162,7 +162,7 @@ class Catalog:
 
     def _table(self, table: TableSettings, version: str) -> TablePolicy:
         policy = table.policy(self.engine(table.name).schema(table.name), self._domains[table.name], version)
-        return replace(policy, source=self.origin(table.name))
+        return replace(policy, source=self.origin(table.name), every_group=self.engine(table.name).every_group)
 
     def _references(self, table: TableSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for name, column in table.columns.items():

@@ -18,7 +18,7 @@ from msgspec.structs import replace as replace_fields
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.accounting.numbers import whole
-from sfumato.answer import Planner, answer, answer_listing, filter_text
+from sfumato.answer import PlannedRequest, Planner, answer, answer_listing, filter_text
 from sfumato.catalog import Catalog
 from sfumato.config import RIGHTS, Config, Right, Role, load_config, noise_key, sort_roles
 from sfumato.errors import Conflict, InvalidArgument, NotFound, SfumatoError
@@ -116,7 +116,7 @@ class Session:
         listing = self._planner.listing(request, analyst, now)
         if listing is not None:
             return answer_listing(listing, self._catalog.policy(now), self._budget(analyst, now).accounts[0])
-        planned = self._planner.plan(request, analyst, now)
+        planned = self._plan(request, analyst, now)
         if call is None:
             return answer(planned, self._runtime, now)
         found = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
@@ -125,6 +125,12 @@ class Session:
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
         paid = self._runtime.ledger.earlier_call(self._own(analyst), call)
         return found if paid is None or paid.free else self._recall_call(paid, analyst, now) or found
+
+    def _plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
+        """The planned request. A list of a domain whose histogram is paid for is read off that, for nothing."""
+        planned = self._planner.plan(request, analyst, now)
+        histogram = planned.histogram
+        return planned if histogram is None or not self._runtime.ledger.has_paid(histogram.debit) else histogram
 
     def recall(self, digest: str, *, analyst: str) -> Answer:
         """An answer that this analyst was given before, with its first receipt. Free; no row is read.
@@ -142,7 +148,7 @@ class Session:
             left = self._budget(analyst, now).accounts[0].left
             free = ChargeRange(NOTHING, NOTHING)
             return Estimate(mechanism="policy", charge=free, error95={}, left=left, answers_left=None)
-        planned = self._planner.plan(request, analyst, now)
+        planned = self._plan(request, analyst, now)
         mechanism, k, ledger = planned.plan.mechanism, planned.plan.k, self._runtime.ledger
 
         def outcomes(seen: int) -> Iterator[tuple[Step, ...]]:

@@ -47,6 +47,7 @@ class Rows:
     """An engine whose counts are those of a state. Articles are named after it: a list without counts tells it too."""
 
     state = 1
+    every_group = True
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -116,14 +117,19 @@ class Walk:
     def ask(self) -> None:
         number, analyst = self.chance.randrange(len(QUESTIONS)), self.chance.choice(ANALYSTS)
         question = QUESTIONS[number]
-        atom = self.session._planner.plan(question, analyst, self.session.now()).plan.atom
+        atom = self.session._plan(question, analyst, self.session.now()).plan.atom
         try:
             found = self.session.ask(question, analyst=analyst)
         except BudgetExhausted:
             self.counts["refused"] += 1
             return
-        self.accepted[analyst].add((number, self.version, self.key))
+        self.accept(analyst, number, atom)
         self.look(atom, found)
+
+    def accept(self, analyst: str, number: int, atom: str) -> None:
+        """The analyst pays for a question, unless it was read off a histogram that she has paid for."""
+        if self.planned(analyst, number, self.version, self.key).atom == atom:
+            self.accepted[analyst].add((number, self.version, self.key))
 
     def crash(self) -> None:
         """At one of the moments after the reservation; the process is gone, its reservation is not."""
@@ -136,13 +142,13 @@ class Walk:
         )
         patch.setattr(owner, name, _raising)
         try:
-            atom = self.session._planner.plan(question, analyst, self.session.now()).plan.atom
+            atom = self.session._plan(question, analyst, self.session.now()).plan.atom
             found = self.session.ask(question, analyst=analyst)
             self.look(atom, found)  # it was stored: nothing was there to crash
-            self.accepted[analyst].add((number, self.version, self.key))
+            self.accept(analyst, number, atom)
         except Crash:
             self.counts[f"crash after {moment}"] += 1
-            self.accepted[analyst].add((number, self.version, self.key))
+            self.accept(analyst, number, atom)
         except BudgetExhausted:
             self.counts["refused"] += 1
         finally:

@@ -218,7 +218,7 @@ class TestDemo:
     def test_json_is_one_object_and_nothing_else(self) -> None:
         answers = run_json("demo", "--members", "2000")["answers"]
         mechanisms = [answer["receipt"]["mechanism"] for answer in answers[:3]]
-        assert mechanisms == ["unknown_gumbel", "unknown_gaussian", "known_gaussian"]
+        assert mechanisms == ["unknown_gumbel", "threshold_gaussian", "known_gaussian"]
 
     def test_what_is_kept_can_be_asked(self, tmp_path: Path) -> None:
         run_json("demo", "--members", "2000", "--dir", str(tmp_path / "shop"))
@@ -568,12 +568,12 @@ class TestPolicy:
         [table] = run_json("policy", "check")["tables"]
         assert {column["name"]: column["mechanisms"] for column in table["columns"]} == {
             "article": ["unknown_gumbel"],
-            "job_title": ["unknown_gaussian"],
+            "job_title": ["threshold_gaussian"],
             "region": ["known_gaussian"],
             "day": ["unknown_gumbel"],
         }
         assert [measure["name"] for measure in table["measures"]] == ["members", "reads"]
-        for name in ("unknown_gumbel", "unknown_gaussian", "known_gaussian", "reads (rows, at most 5"):
+        for name in ("unknown_gumbel", "threshold_gaussian", "known_gaussian", "reads (rows, at most 5"):
             assert name in page
 
     def test_without_a_table_nothing_can_be_asked(self, shop: Path) -> None:

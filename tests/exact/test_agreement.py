@@ -25,6 +25,8 @@ from sfumato.mechanisms import (
     LaplaceRule,
     Release,
     Rng,
+    ThresholdGaussian,
+    ThresholdLaplace,
     UnknownGaussian,
     UnknownGumbel,
     UnknownLaplace,
@@ -128,6 +130,20 @@ def test_unknown_noise(kind: type[UnknownLaplace | UnknownGaussian], h: Histogra
         return release.threshold, tuple(sorted(items(release)))
 
     assert_follows(draw, histogram_law(h, mechanism))
+
+
+@pytest.mark.parametrize("kind", [ThresholdLaplace, ThresholdGaussian])
+@pytest.mark.parametrize("tau", [1, 2])
+def test_noise_and_a_fixed_threshold(kind: type[ThresholdLaplace | ThresholdGaussian], tau: int) -> None:
+    """The noisy counts of two groups, or their absence; a group without people beside them stays away."""
+    mechanism = kind.of(epsilon=2.0, delta=0.3, max_groups=1, tau=tau)
+    noise, law = pmf(NoiseLaw.of(mechanism.noise)), dict[Hashable, float]()
+    for x, y in itertools.product(noise, noise):
+        noisy = {"a": 1 + x, "b": 4 + y}
+        shown = tuple((key, count) for key, count in noisy.items() if count >= mechanism.threshold)
+        law[shown] = law.get(shown, 0.0) + noise[x] * noise[y]
+    rows = [("b", 4), ("a", 1), ("c", 0)]
+    assert_follows(lambda rng: tuple(sorted(mechanism.release(rows, rng).rows)), law)
 
 
 @pytest.mark.parametrize("rule", ["laplace", "gaussian"])

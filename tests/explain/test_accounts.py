@@ -43,7 +43,7 @@ class TestBounds:
         }
         epsilons = [bound.epsilon for bound in found.values()]
         assert epsilons == sorted(epsilons, key=lambda each: each or 0)
-        assert found["total"].epsilon == 0.08  # 0.075 exactly, for it is Laplace noise
+        assert found["total"].epsilon == found["histogram"].epsilon == 0.36
         assert found["top_ten"].epsilon == 1.78
 
     def test_laplace_noise_is_pure_and_gaussian_noise_is_not(self) -> None:

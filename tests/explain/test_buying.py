@@ -42,7 +42,7 @@ def test_the_default_is_what_the_docs_say() -> None:
     assert plan.year is not None
     assert (plan.year.epsilon, plan.year.delta) == (34.36, 1e-6)
     assert {each.asked: (each.times, each.error95) for each in plan.buys()} == {
-        "total": (320, 40),
+        "total": (320, 26),
         "histogram": (320, 26),
         "top_ten": (15, 26),
     }

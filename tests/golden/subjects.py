@@ -155,6 +155,10 @@ DRAWS: dict[str, Callable[[], Any]] = {
             ROWS, k=5, limit=20, epsilon=0.25, delta=1e-6, cutoff="fixed", count_noise="gaussian", rng=rng()
         )
     ),
+    "threshold_laplace": lambda: _release(m.threshold_laplace(ROWS, epsilon=0.5, delta=1e-6, max_groups=2, rng=rng())),
+    "threshold_gaussian": lambda: _release(
+        m.threshold_gaussian(ROWS, k=5, epsilon=0.5, delta=1e-6, max_groups=2, tau=2, rng=rng())
+    ),
     "select_laplace": lambda: _selection(m.select_laplace(COUNTS, epsilon=1, delta=1e-6, max_keys=2, rng=rng())),
     "select_gaussian": lambda: _selection(m.select_gaussian(COUNTS, rho=0.5, delta=1e-6, max_keys=2, rng=rng())),
     "select_geometric": lambda: _selection(m.select_geometric(COUNTS, epsilon=1, delta=1e-6, max_keys=2, rng=rng())),
@@ -182,6 +186,8 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "unknown_laplace": {"epsilon": 0.5, "delta": 1e-6, "max_groups": 2, "limit": 20},
     "unknown_gaussian": {"epsilon": 0.5, "delta": 1e-6, "max_groups": 2, "k": 5, "tau": 2},
     "unknown_gumbel": {"epsilon": 0.25, "delta": 1e-6, "k": 9, "max_k": 12},
+    "threshold_laplace": {"epsilon": 0.5, "delta": 1e-6, "max_groups": 2},
+    "threshold_gaussian": {"epsilon": 0.5, "delta": 1e-6, "max_groups": 2, "k": 5, "tau": 2},
 }
 
 

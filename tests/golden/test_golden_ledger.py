@@ -30,6 +30,8 @@ ASKED: dict[str, tuple[Any, str]] = {
     "titles": (story.TITLES, "ben"),
     "markets": (story.MARKETS, "ben"),
 }
+# The mechanisms of these questions are others by now: what was stored stays, and asking again is another question.
+CHANGED = {"titles": "threshold_gaussian", "markets": "known_gaussian"}
 # What the moment adds to an answer.
 MOMENT = ("charge", "left", "resets", "repeat")
 
@@ -74,7 +76,7 @@ def test_an_answer_is_recalled_with_its_first_receipt(name: str, session: sf.Ses
     assert texts(found["notes"]) == texts(before["notes"])
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", [name for name in ASKED if name not in CHANGED])
 def test_a_repeat_is_free_and_the_same_byte_for_byte(name: str, session: sf.Session):
     before, (question, analyst) = TOLD["answers"][name], ASKED[name]
     found = session.ask(question, analyst=analyst).to_dict()
@@ -82,6 +84,17 @@ def test_a_repeat_is_free_and_the_same_byte_for_byte(name: str, session: sf.Sess
     assert texts(found["notes"]) == texts(before["notes"])
     assert (found["receipt"]["charge"], found["receipt"]["repeat"]) == (sf.Charge().to_dict(), True)
     assert not differences(story.standing(session), TOLD["standing"])
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_question_with_another_mechanism_by_now_is_a_new_one(name: str, folder: Path):
+    before, (question, analyst) = TOLD["answers"][name], ASKED[name]
+    with story.opened(folder) as session:
+        found = session.ask(question, analyst=analyst)
+        assert found.receipt.mechanism == CHANGED[name] != before["receipt"]["mechanism"]
+        assert found.receipt.digest != before["receipt"]["digest"]
+        assert found.receipt.charge
+        assert session.ledger.verify() == []
 
 
 def test_a_call_gives_what_it_gave(session: sf.Session):

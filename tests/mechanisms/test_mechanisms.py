@@ -24,6 +24,7 @@ from sfumato.mechanisms import (
     KnownLaplace,
     Rng,
     Step,
+    ThresholdGaussian,
     UnknownGaussian,
     UnknownGumbel,
     UnknownLaplace,
@@ -41,7 +42,7 @@ from sfumato.mechanisms import (
     unknown_gumbel,
     unknown_laplace,
 )
-from tests.contracts.mechanism import MechanismContract, UnknownDomainContract, keyed
+from tests.contracts.mechanism import MechanismContract, PrivateDomainContract, UnknownDomainContract, keyed
 
 TABLE = {f"{i:02d}": 1000 - 30 * i for i in range(30)}
 ROWS = sorted(TABLE.items(), key=lambda row: (-row[1], row[0]))
@@ -88,6 +89,14 @@ class TestUnknownGaussian(TestUnknownLaplace):
     name, arguments = "unknown_gaussian", {"epsilon": 1.5, "delta": 1e-2, "max_groups": 2, "limit": 24}
 
 
+class TestThresholdLaplace(PrivateDomainContract):
+    name, arguments = "threshold_laplace", {"epsilon": 1.5, "delta": 1e-2, "max_groups": 2}
+
+
+class TestThresholdGaussian(PrivateDomainContract):
+    name, arguments = "threshold_gaussian", {"epsilon": 1.5, "delta": 1e-2, "max_groups": 2}
+
+
 class TestUnknownGumbel(UnknownDomainContract):
     name, arguments = "unknown_gumbel", {"k": 3, "max_k": 24, "limit": 24, "epsilon": 1.5, "delta": 1e-2}
 
@@ -107,6 +116,7 @@ def test_the_thresholds_of_the_specification():
     at = {"epsilon": Fraction(3, 20), "delta": Fraction(1, 10**10)}
     assert [UnknownLaplace.of(max_groups=n, **at).gap for n in (1, 5)] == [333, 794]
     assert [UnknownGaussian.of(max_groups=n, **at).gap for n in (1, 5)] == [121, 279]
+    assert [ThresholdGaussian.of(max_groups=n, **at).threshold for n in (1, 5)] == [87, 199]
     assert UnknownGumbel.of(k=10, **at).gap(1000) == 1 + 200  # ln(1e13) / 0.15 = 199.6
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
-from sfumato.query.request import Histogram, Total
+from sfumato.query.request import Histogram, TopK, Total
 
 PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
 
@@ -140,8 +142,9 @@ def test_literals_stay_literals():
     [
         ("word", None, None, "unknown_gumbel", "201 units and 1 call"),
         ("word", 1, None, "unknown_gaussian", "1 unit and 1 call"),
-        ("word", None, ("a", "b"), "known_gumbel", "4 units and 0 calls"),
-        ("word", 2, ("a", "b"), "known_gaussian", "2 units and 0 calls"),
+        ("word", None, ("a", "b"), "known_gaussian", "2 units and 0 calls"),
+        ("word", 1, ("a", "b"), "known_gaussian", "1 unit and 0 calls"),
+        ("word", 7, ("a", "b"), "known_gaussian", "2 units and 0 calls"),
         (["word", "letter"], 2, ("a", "b"), "unknown_gaussian", "1 unit and 1 call"),
         (["word", "letter"], None, ("a", "b"), "unknown_gumbel", "201 units and 1 call"),
     ],
@@ -150,6 +153,41 @@ def test_the_mechanism_is_a_look_up(by, max_groups, domain, name, reserve):
     found = plan(Histogram("t", by, "people"), policy(max_groups, domain=domain), PRICES)
     assert found.mechanism.name == name
     assert str(found.reserve) == reserve
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_where_the_engine_returns_every_group_the_threshold_is_fixed(noise):
+    table = replace(policy(2).table("t"), every_group=True)
+    found = plan(Histogram("t", "word", "people"), Policy({"t": table}), replace(PRICES, count_noise=noise))
+    assert found.mechanism.name == f"threshold_{noise}"
+    assert str(found.reserve) == "1 unit and 1 call"
+    assert found.counting.limit is None
+    assert "LIMIT" not in found.query.sql()
+
+
+@pytest.mark.parametrize(
+    ("k", "counts", "max_groups", "name", "price"),
+    [
+        (5, True, None, "known_gaussian", 10),
+        (4, True, None, "known_gumbel", 8),
+        (5, False, None, "known_gumbel", 5),
+        (10, False, None, "known_gaussian", 10),
+        (4, True, 8, "known_gaussian", 8),
+        (4, True, 9, "known_gumbel", 8),
+        (1, False, 1, "known_gaussian", 1),
+    ],
+)
+def test_a_list_of_a_known_domain_is_the_cheaper_of_picks_and_histogram(k, counts, max_groups, name, price):
+    domain = tuple("abcdefghij")
+    found = plan(TopK("t", "word", "people", k=k, counts=counts), policy(max_groups, domain=domain), PRICES)
+    assert (found.mechanism.name, found.reserve) == (name, Charge(price))
+    # Picks need no bound on groups; a bound that the domain keeps by itself is not enforced.
+    bounded = name == "known_gaussian" and max_groups is not None
+    assert found.counting.max_groups == (max_groups if bounded else None)
+    whole = plan(
+        TopK("t", "word", "people", k=k, counts=counts), policy(max_groups, domain=domain), PRICES, whole_domain=True
+    )
+    assert (whole.mechanism.name, whole.reserve) == ("known_gaussian", Charge(min(max_groups or 10, 10)))
 
 
 def test_several_columns_multiply_their_bounds():
@@ -161,7 +199,7 @@ def test_several_columns_multiply_their_bounds():
 
 def test_a_total_is_one_unit():
     found = plan(Total("t", "sum"), policy(None), PRICES)
-    assert found.mechanism.name == "known_laplace"
+    assert found.mechanism.name == "known_gaussian"
     assert str(found.reserve) == "1 unit and 0 calls"
     assert found.domain == ((),)
     assert counted([], Total("t", "sum"), policy(None)) == {(): 0}

@@ -114,28 +114,27 @@ def describe_report(policy: ReportPolicy) -> dict[str, Any]:
 
 
 def describe_table(table: TablePolicy, policy: Policy, config: Config) -> dict[str, Any]:
-    """A table; per column, the mechanisms that a question by it would use. Budgets may differ in their noise."""
+    """A table; of a total and per column, the mechanisms of a question. Budgets may differ in their noise."""
     from sfumato.query.plan import plan
-    from sfumato.query.request import Histogram
+    from sfumato.query.request import Histogram, Total
 
-    def mechanisms(column: str) -> set[str]:
-        return {
-            plan(Histogram(table.name, column, measure), policy, budget.prices).mechanism.name
-            for measure in list(table.measures)[:1]
-            for budget in config.budgets.values()
-        }
+    def mechanisms(column: str | None = None) -> list[str]:
+        measure = next(iter(table.measures))
+        request = Total(table.name, measure) if column is None else Histogram(table.name, column, measure)
+        return sorted({plan(request, policy, budget.prices).mechanism.name for budget in config.budgets.values()})
 
     return {
         "table": table.name,
         "unit": table.privacy_unit,
         "version": table.version,
+        "total": mechanisms(),
         "columns": [
             {
                 "name": column.name,
                 "type": column.type,
                 "values": None if column.domain is None else len(column.domain),
                 "max_groups": column.max_groups,
-                "mechanisms": sorted(mechanisms(column.name)),
+                "mechanisms": mechanisms(column.name),
             }
             for column in table.columns.values()
         ],

@@ -49,6 +49,9 @@ class Engine(ABC):
     dialect: ClassVar[str]
     """The engine's SQL, by its name in sqlglot."""
 
+    every_group: ClassVar[bool] = False
+    """Whether it returns all groups of a query, however many there are, and fails otherwise."""
+
     endings: ClassVar[Sequence[str]] = ()
     """The endings of the files that it reads; () where it reads no files."""
 

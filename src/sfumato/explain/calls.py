@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -34,11 +35,12 @@ TYPICAL: dict[Asked, Request] = {
 
 
 @lru_cache(maxsize=1024)
-def mechanism(asked: Asked, prices: Prices, shape: Shape = (1, 1)) -> Mechanism:
-    """What answers a typical question, about a column with private values."""
+def mechanism(asked: Asked, prices: Prices, shape: Shape = (1, 1), *, every_group: bool = True) -> Mechanism:
+    """What answers a typical question, about a column with private values; `every_group`: as in `TablePolicy`."""
     max_groups, tau = shape
     columns = {_BOUNDED: Column(_BOUNDED, max_groups=max_groups), _OPEN: Column(_OPEN)}
-    table = TablePolicy(_TABLE, "person", columns, {_MEASURE: Measure(_MEASURE, max_per_unit=tau)})
+    measures = {_MEASURE: Measure(_MEASURE, max_per_unit=tau)}
+    table = TablePolicy(_TABLE, "person", columns, measures, every_group=every_group)
     return plan(TYPICAL[asked], Policy({_TABLE: table}), prices).mechanism
 
 
@@ -80,8 +82,8 @@ def call_deltas(
     for noise in noises:
         noisy = replace(prices, count_noise=noise)
         answering.append(mechanism("top_ten", noisy))
-        for shape in asked:
+        for shape, every_group in itertools.product(asked, (True, False)):
             with suppress(InvalidArgument):  # noise that cannot be drawn: such a question is refused
-                answering.append(mechanism("histogram", noisy, shape))
+                answering.append(mechanism("histogram", noisy, shape, every_group=every_group))
     deltas = ([each.group_delta(people) for each in answering] for people in GROUPS)
     return tuple(Fraction(max(each, default=0.0)) for each in deltas)

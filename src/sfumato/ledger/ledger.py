@@ -214,6 +214,11 @@ class Ledger:
         with self.reading() as books:
             return [rules.standing(each, rules.current_balance(books, each, now), now) for each in accounts]
 
+    def has_paid(self, debit: Debit) -> bool:
+        """Whether every account has paid for all steps of a request."""
+        with self.reading() as books:
+            return all(not charge for _, charge in rules.costs(books, debit))
+
     def prices(self, debit: Debit, outcomes: Callable[[int], Iterable[Sequence[Step]]]) -> list[Charge]:
         """What each outcome would cost the own account now. `outcomes` gets the number of rows that it has paid for."""
         with self.reading() as books:

@@ -33,9 +33,13 @@ from sfumato.mechanisms.refinement import RefinedCount, measure_count, refine
 from sfumato.mechanisms.release import Release, Step
 from sfumato.mechanisms.stream import context
 from sfumato.mechanisms.unknown_domain import (
+    ThresholdGaussian,
+    ThresholdLaplace,
     UnknownGaussian,
     UnknownGumbel,
     UnknownLaplace,
+    threshold_gaussian,
+    threshold_laplace,
     unknown_gaussian,
     unknown_gumbel,
     unknown_laplace,
@@ -62,6 +66,8 @@ __all__ = [
     "Release",
     "Rng",
     "Step",
+    "ThresholdGaussian",
+    "ThresholdLaplace",
     "TruncatedLaplaceRule",
     "UnknownGaussian",
     "UnknownGumbel",
@@ -81,6 +87,8 @@ __all__ = [
     "select_laplace",
     "select_truncated_laplace",
     "select_weighted",
+    "threshold_gaussian",
+    "threshold_laplace",
     "unknown_gaussian",
     "unknown_gumbel",
     "unknown_laplace",

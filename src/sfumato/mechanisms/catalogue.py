@@ -1,4 +1,4 @@
-"""The six histogram mechanisms by name."""
+"""The histogram mechanisms by name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from sfumato.accounting.charges import Charge
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.known_domain import KnownGaussian, KnownGumbel, KnownLaplace
 from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.unknown_domain import UnknownGaussian, UnknownGumbel, UnknownLaplace
+from sfumato.mechanisms.unknown_domain import (
+    ThresholdGaussian,
+    ThresholdLaplace,
+    UnknownGaussian,
+    UnknownGumbel,
+    UnknownLaplace,
+)
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     mechanism.name: mechanism
-    for mechanism in (KnownLaplace, KnownGaussian, KnownGumbel, UnknownLaplace, UnknownGaussian, UnknownGumbel)
+    for mechanism in (
+        *(KnownLaplace, KnownGaussian, KnownGumbel),
+        *(UnknownLaplace, UnknownGaussian, UnknownGumbel, ThresholdLaplace, ThresholdGaussian),
+    )
 }
 
 

@@ -43,16 +43,9 @@ def known_domain(counts: Mapping[K, int]) -> tuple[list[K], Integers]:
 
 def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Integers]:
     """Keys and counts of the top rows, largest first, then by key; the counts zero-padded to limit + 1."""
-    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
-        raise InvalidArgument("rows", f"must be a list of pairs of an item and its count, not {type(rows).__name__}")
+    table = _table(rows)
     if len(rows) > limit + 1:
         raise InvalidArgument("rows", f"must be at most limit + 1 = {limit + 1} rows; ask the engine for no more")
-    try:
-        table = dict(rows)
-    except (TypeError, ValueError):
-        raise InvalidArgument("rows", "must be pairs of an item and its count") from None
-    if len(table) != len(rows):
-        raise InvalidArgument("rows", "must name every item once")
     keys = list(table)
     padded = np.zeros(limit + 1, np.int64)
     padded[: len(rows)] = exact_counts("rows", list(table.values()))
@@ -61,6 +54,29 @@ def ranked_rows(rows: Sequence[tuple[K, int]], limit: int) -> tuple[list[K], Int
     if (falls > 0).any() or not all(map(lt, compress(places, ties), compress(places[1:], ties))):
         raise InvalidArgument("rows", "must be in order: ORDER BY count DESC, key ASC, keys compared as binary")
     return keys, padded
+
+
+def every_row(rows: Sequence[tuple[K, int]]) -> tuple[list[K], Integers]:
+    """Keys and counts of all rows with a count above zero, in canonical order."""
+    table = _table(rows)
+    counts = exact_counts("rows", list(table.values()))
+    places = dict(zip(table, canonical(table), strict=True))
+    found = {key: count for key, count in zip(table, counts.tolist(), strict=True) if count}
+    keys = sorted(found, key=places.__getitem__)
+    return keys, np.array([found[key] for key in keys], np.int64)
+
+
+def _table(rows: Sequence[tuple[K, int]]) -> dict[K, int]:
+    """Pairs of an item and its count, by item."""
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        raise InvalidArgument("rows", f"must be a list of pairs of an item and its count, not {type(rows).__name__}")
+    try:
+        table = dict(rows)
+    except (TypeError, ValueError):
+        raise InvalidArgument("rows", "must be pairs of an item and its count") from None
+    if len(table) != len(rows):
+        raise InvalidArgument("rows", "must name every item once")
+    return table
 
 
 def exact_counts(name: str, counts: Sequence[int] | Integers) -> Integers:

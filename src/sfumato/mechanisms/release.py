@@ -35,7 +35,7 @@ class Release(Generic[K]):
 
     `rows` are (item, noisy count) in noisy order; without counts the second part is None. `stopped` says
     that the bottom element (or a noisy threshold), and not k, ended the list; `complete` that it holds the
-    whole of a public domain. `threshold` is the noisy threshold where one is released. `error95` is the
+    whole of a public domain. `threshold` is that of the noisy counts, where one is released. `error95` is the
     half-width that holds with 95 % for one count; where a threshold on the noisy counts chose the rows, those
     close to it were lucky and are more often too high. `reserve` is the worst case, known before the first row
     was read; `steps` add up to the actual `charge`.

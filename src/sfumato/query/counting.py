@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
+from functools import partial
 
 from sqlglot import exp
 
@@ -54,7 +55,7 @@ def count_query(counting: Counting) -> exp.Select:
         query = query.from_(_contributions(counting).subquery("sfumato_people", copy=False), copy=False)
     if counting.keys:
         query.group_by(*map(column_of, counting.keys), copy=False)
-    ties = [_ascending(column_of(key)) for key in counting.keys]
+    ties = [_ascending(this=column_of(key)) for key in counting.keys]
     query.order_by(exp.Ordered(this=column_of(COUNT), desc=True, nulls_first=False), *ties, copy=False)
     return query if counting.limit is None else query.limit(counting.limit, copy=False)
 
@@ -130,7 +131,7 @@ def _bound_keys(people: exp.Select, counting: Counting) -> exp.Select:
     order = exp.Order(
         expressions=[
             exp.Ordered(this=column_of(ROWS), desc=True, nulls_first=False),
-            *(_ascending(column_of(key)) for key in counting.keys),
+            *(_ascending(this=column_of(key)) for key in counting.keys),
         ]
     )
     place = exp.Window(this=exp.RowNumber(), partition_by=[column_of(counting.unit)], order=order)
@@ -199,5 +200,4 @@ def column_of(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
 
 
-def _ascending(column: exp.Expr) -> exp.Ordered:
-    return exp.Ordered(this=column, desc=False, nulls_first=False)
+_ascending = partial(exp.Ordered, desc=False, nulls_first=False)

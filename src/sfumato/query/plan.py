@@ -1,14 +1,18 @@
 """From a request and a policy to a plan: the engine's query, the mechanism, the worst-case charge and the digest.
 
 Pure: nothing here reads a row or depends on one. The query is a sqlglot tree; an engine turns it into its own dialect.
-The choice among the mechanisms is a look-up of the grouped columns in the policy.
+The choice among the mechanisms depends on the grouped columns in the policy, on the length of the list and on the kind
+of the engine. It never depends on a row.
 
-|                                     | `max_groups` given              | any number of groups |
-|-------------------------------------|---------------------------------|----------------------|
-| every grouped column's domain known | known_gaussian (or _laplace)    | known_gumbel         |
-| otherwise                           | unknown_gaussian (or _laplace)  | unknown_gumbel       |
+|                                     | a person is in few groups                           | in many, or any number |
+|-------------------------------------|-----------------------------------------------------|------------------------|
+| every grouped column's domain known | known_gaussian: all groups, at one unit per group   | known_gumbel           |
+| otherwise                           | threshold_gaussian, or unknown_gaussian where the   | unknown_gumbel         |
+|                                     | engine may not return every group                   |                        |
 
-A total has one group, that of all rows, and is always known_laplace: one unit.
+With `count_noise = "laplace"` it is `_laplace` instead of `_gaussian`. A person is in at most `max_groups` groups, and
+in no more than the domain has. In a known domain, few are as many as cost no more than the picks of the list: 2 units
+per row, 1 without counts. In an unknown domain, few are any number that the policy states. A total is one group.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ from sfumato.types import Type, Value
 Key: TypeAlias = tuple[Value, ...]
 
 VERSION = 1
+
+EVERY_GROUP = frozenset(("threshold_laplace", "threshold_gaussian"))
+"""The mechanisms that need every group of an unknown domain, not only the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +95,24 @@ class Plan:
         return {"type": TopK.kind, **asked, "by": list(self.columns), "k": self.k, "counts": self.counts}
 
 
-def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> Plan:
-    """The plan of a request under a policy and a key epoch, or a refusal in the analyst's words."""
+def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "", *, whole_domain: bool = False) -> Plan:
+    """The plan of a request under a policy and a key epoch, or a refusal in the analyst's words.
+
+    With `whole_domain`, a list of a known domain is read off the histogram of all groups, also where picks cost less.
+    """
     table = policy.table(request.table)
     measure = table.measure(request.measure)
     columns = () if isinstance(request, Total) else _group_columns(request.by, table)
     where = canonical_filter(request.where, table)
     domain = _domain(columns)
-    full = _mechanism(columns, domain, measure, table, prices)
-    k, counts = _length(request, table, domain), not isinstance(request, TopK) or request.counts
+    longest = table.max_k if domain is None else min(table.max_k, len(domain))
+    k, counts = _length(request, table, longest), not isinstance(request, TopK) or request.counts
     if not isinstance(counts, bool):
         raise NotSupported("must be true, or false for a list without its counts", field="counts")
+    groups, is_certain = _groups(columns, domain)
+    if domain is not None and not whole_domain and (groups or 0) > k * (1 + counts):
+        groups = None  # picks cost less than the histogram
+    full = _mechanism(groups, longest, measure, table, prices, is_known=domain is not None)
     mechanism = full.at(k)
     if isinstance(mechanism, Ranking):
         mechanism = replace(mechanism, with_counts=counts)
@@ -108,9 +122,9 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> P
         keys=tuple(column.name for column in columns),
         where=where,
         measure=measure,
-        max_groups=None if all(column.guaranteed for column in columns) else _max_groups(columns),
+        max_groups=None if is_certain else groups,
         domain=domain,
-        limit=table.limit + 1 if domain is None else None,
+        limit=table.limit + 1 if domain is None and full.name not in EVERY_GROUP else None,
         types=tuple(column.type for column in columns),
     )
     return Plan(
@@ -127,7 +141,7 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "") -> P
         domain=domain,
         mechanism=mechanism,
         full=full,
-        atom=_atom(table, columns, measure, where, domain, full, epoch),
+        atom=_atom(table, columns, measure, where, domain, full, longest, epoch),
     )
 
 
@@ -154,14 +168,8 @@ def _domain(columns: Sequence[Column]) -> tuple[Key, ...] | None:
     return tuple(itertools.product(*(domain or () for domain in domains)))
 
 
-def _longest(table: TablePolicy, domain: tuple[Key, ...] | None) -> int:
-    """The longest list there can be: what the policy allows, or all of a public domain."""
-    return table.max_k if domain is None else min(table.max_k, len(domain))
-
-
-def _length(request: Request, table: TablePolicy, domain: tuple[Key, ...] | None) -> int:
+def _length(request: Request, table: TablePolicy, longest: int) -> int:
     """How many rows are asked for, at most as many as there can be: 50 or 100 of three regions is one question."""
-    longest = _longest(table, domain)
     if not isinstance(request, TopK) or request.k is None:
         return longest
     try:
@@ -171,36 +179,32 @@ def _length(request: Request, table: TablePolicy, domain: tuple[Key, ...] | None
         raise NotSupported(problem, field="k") from None
 
 
-def _max_groups(columns: Sequence[Column]) -> int | None:
-    """How many keys a person can have: the product over the columns; a total is one key."""
+def _groups(columns: Sequence[Column], domain: tuple[Key, ...] | None) -> tuple[int | None, bool]:
+    """How many groups a person can be in, and whether that holds without a bound in the query.
+
+    They are at most the product over the columns, and at most the whole domain. A total is one group.
+    """
     bounds = [column.max_groups for column in columns]
-    return None if None in bounds else math.prod(bound or 1 for bound in bounds)
+    stated = None if None in bounds else math.prod(bound or 1 for bound in bounds)
+    if domain is not None and (stated is None or stated >= len(domain)):
+        return len(domain), True
+    return stated, all(column.guaranteed for column in columns)
 
 
 def _mechanism(
-    columns: Sequence[Column],
-    domain: tuple[Key, ...] | None,
-    measure: Measure,
-    table: TablePolicy,
-    prices: Prices,
+    groups: int | None, longest: int, measure: Measure, table: TablePolicy, prices: Prices, *, is_known: bool
 ) -> Mechanism:
-    """The mechanism at its full length."""
-    bounded = _max_groups(columns)
-    common: dict[str, Any] = {
-        "epsilon": prices.epsilon_per,
-        "tau": measure.max_per_unit,
-        "k": _longest(table, domain),
-    }
-    if bounded is None:
-        common["count_noise"] = prices.count_noise
-    else:
-        common["max_groups"] = bounded
-    if domain is None:
-        common |= {"delta": prices.delta_per, "limit": table.limit}
-        common |= {"max_k": table.max_k} if bounded is None else {}
-    known = "known" if domain is not None else "unknown"
-    noise = "gumbel" if bounded is None else ("laplace" if not columns else prices.count_noise)
-    return MECHANISMS[f"{known}_{noise}"].of(**common)
+    """The mechanism at its full length, for people in at most so many `groups`; for None, in any number."""
+    common: dict[str, Any] = {"epsilon": prices.epsilon_per, "tau": measure.max_per_unit, "k": longest}
+    kind = "known"
+    if not is_known:
+        kind = "threshold" if table.every_group and groups is not None else "unknown"
+        common["delta"] = prices.delta_per
+        common |= {"limit": table.limit} if kind == "unknown" else {}
+        common |= {"max_k": table.max_k} if groups is None else {}
+    if groups is None:
+        return MECHANISMS[f"{kind}_gumbel"].of(**common, count_noise=prices.count_noise)
+    return MECHANISMS[f"{kind}_{prices.count_noise}"].of(**common, max_groups=groups)
 
 
 def _atom(
@@ -210,6 +214,7 @@ def _atom(
     where: Predicate,
     domain: tuple[Key, ...] | None,
     mechanism: Mechanism,
+    longest: int,
     epoch: str,
 ) -> str:
     """The hash of all that the stored ranking depends on: not the length of an answer, nor whether it has counts."""
@@ -227,7 +232,7 @@ def _atom(
         measure=[measure.counts, measure.column, measure.max_per_unit],
         where=str(where),
         domain=None if domain is None else [[spelling(value) for value in key] for key in domain],
-        longest=_longest(table, domain),
+        longest=longest,
         mechanism=mechanism.fingerprint(),
         noise=[mechanism.noise.family, mechanism.noise.parameter],
     )

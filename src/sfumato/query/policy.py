@@ -6,13 +6,14 @@ nothing in them comes from the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Literal, TypeAlias
 
 from sfumato.accounting.numbers import positive, probability, whole
-from sfumato.errors import InvalidArgument, NotSupported, TableNotFound, nearest
+from sfumato.errors import InvalidArgument, NotSupported, Refused, TableNotFound, nearest
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
 from sfumato.query.predicate import EVERYTHING, Predicate
 from sfumato.query.values import read_value
@@ -66,7 +67,8 @@ class TablePolicy:
     """A table: whose presence is hidden (`privacy_unit`), and what may be asked.
 
     `version` names the state of its rows. `source` is where they come from: rows from another place are other rows.
-    Every question gets the `row_filter` in addition: the analyst may count no other rows.
+    Every question gets the `row_filter` in addition: the analyst may count no other rows. `every_group`: its engine
+    returns all groups of a query, however many there are.
     """
 
     name: str
@@ -78,6 +80,7 @@ class TablePolicy:
     version: str = ""
     source: str = ""
     row_filter: Predicate = EVERYTHING
+    every_group: bool = False
 
     def __post_init__(self) -> None:
         if self.privacy_unit.casefold() in {name.casefold() for name in self.columns}:
@@ -131,22 +134,10 @@ class Policy:
     def table(self, name: str) -> TablePolicy:
         if name in self.reports and name not in self.tables:
             raise NotSupported(f"{name} is a report and no table; ask `sfumato report --report {name}` for its numbers")
-        found = _match(name, self.tables, "there is no table")
-        if found is None:
-            raise TableNotFound(f"there is no table {_hint(name, self.tables)}", name)
-        return self.tables[found]
+        return self.tables[_find(name, self.tables, "there is no table", partial(TableNotFound, table=name))]
 
 
-def _find(name: str, known: Iterable[str], complaint: str) -> str:
-    """The known name that `name` means, or a refusal that names the nearest."""
-    names = list(known)
-    found = _match(name, names, complaint)
-    if found is None:
-        raise NotSupported(f"{complaint} {_hint(name, names)}")
-    return found
-
-
-def _match(name: str, known: Iterable[str], complaint: str) -> str | None:
+def _find(name: str, known: Iterable[str], complaint: str, refusal: Callable[[str], Refused] = NotSupported) -> str:
     """The known name that `name` means: itself, or the only one that differs in case."""
     names = list(known)
     if not isinstance(name, str):
@@ -156,9 +147,7 @@ def _match(name: str, known: Iterable[str], complaint: str) -> str | None:
     if name in names:
         return name
     folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
-    return folded[0] if len(folded) == 1 else None
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    """The end of a refusal of a name: what was probably meant, or all that there is."""
-    return f"{name[:60]!r}{nearest(name, known) or '; there is ' + (', '.join(known) or 'none')}"
+    if len(folded) == 1:
+        return folded[0]
+    hint = nearest(name, names) or f"; there is {', '.join(names) or 'none'}"
+    raise refusal(f"{complaint} {name[:60]!r}{hint}")

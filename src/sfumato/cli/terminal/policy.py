@@ -72,7 +72,7 @@ def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
     )
     lines = {
         "measures": ", ".join(measures),
-        "total": "known_laplace",
+        "total": " or ".join(table["total"]),
         "hidden": f"any one {table['unit']}",
         "data": f"version {table['version']}",
     }

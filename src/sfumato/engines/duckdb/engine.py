@@ -51,6 +51,7 @@ class DuckDBEngine(Engine):
     """
 
     dialect = "duckdb"
+    every_group = True
     endings = ENDINGS
     untyped = UNTYPED
 
