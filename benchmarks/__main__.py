@@ -12,11 +12,13 @@ from pathlib import Path
 
 from benchmarks import (
     answers,
+    bounded,
     bounding,
     draws,
     globo,
     mechanisms,
     padding,
+    quantiles,
     releases,
     reports,
     reproduction,
@@ -44,6 +46,8 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     releases.report,
     releases.large,
     retained.report,
+    bounded.report,
+    quantiles.report,
     reproduction.report,
     reports.paper,
     reports.speed,

@@ -254,6 +254,32 @@ class TestAggregate:
             (item, region) for item in ITEMS for region in ("north", "south")
         }
 
+    def test_quantiles_on_the_grid_of_a_step(self) -> None:
+        page = run_page(*aggregate("--quantile", "amount:0:30:0.5:0.5", "--quantile", "n:0:4:1:0.5", "--out", "t.csv"))
+        assert all(2 * float(row["amount_q50"]) % 1 == float(row["n_q50"]) % 1 == 0 for row in rows())
+        assert {
+            row[f"{name}_{end}"] for row in rows() for name in ("amount_q50", "n_q50") for end in ("low", "high")
+        } == {""}
+        assert "without intervals" in page
+        assert "amount q50, n q50: no intervals" in words(page)
+        statement = json.loads(Path("t.csv.statement.json").read_text())
+        asked = [(each["step"], each["mechanism"]) for each in statement["parameters"]["statistics"]]
+        assert asked == [("1/2", "quantile_choice/2"), ("1", "quantile_choice/2")]
+        meanings = {column["name"]: column["meaning"] for column in statement["columns"]}
+        assert meanings["amount_q50"].endswith("clamped to [0, 30], in steps of 0.5")
+        assert meanings["amount_q50_low"] == "always empty: a quantile that is chosen has no interval"
+        assert "19 times in 20 at most" in statement["steps"][1]["law"]
+        run_page("release", "verify", "t.csv")
+
+    def test_quantiles_with_intervals(self) -> None:
+        page = run_page(*aggregate("--quantile", "amount:0:30:0.5", "--quantile-intervals", "--out", "t.csv"))
+        for row in rows():
+            low, value, high = (float(row[f"amount_q50{end}"]) for end in ("_low", "", "_high"))
+            assert 0 <= low <= value <= high <= 30
+        assert "95 % intervals are for the number after clamping" in words(page)
+        [asked] = json.loads(Path("t.csv.statement.json").read_text())["parameters"]["statistics"]
+        assert (asked["intervals"], asked["mechanism"]) == (True, "quantile_tree/2")
+
     def test_a_count_that_is_followed_by_an_option(self) -> None:
         for written, cap in ((["--count", "--units"], 1), (["--count", "5", "--units"], 5), (["--count"], 1)):
             plan = run_json(*aggregate("--dry-run", *written))
@@ -277,7 +303,7 @@ class TestAggregate:
         run_page(*aggregate("--out", "t.csv", keys="auto"))
         statement = json.loads(Path("t.csv.statement.json").read_text())
         assert 1 <= statement["parameters"]["max_keys"] <= 8
-        assert statement["steps"][0]["purpose"] == "bound on keys a person"
+        assert statement["steps"][0]["purpose"] == "census of keys"
 
     def test_bounds_that_are_found(self) -> None:
         some = ["--sum", "amount", "--quantile", "n:0.5", "--auto-bounds"]
@@ -295,17 +321,51 @@ class TestAggregate:
         assert {row["item"] for row in rows()} == ITEMS
         assert json.loads(Path("t.csv.statement.json").read_text())["method"] == pipeline
 
-    @pytest.mark.parametrize(("option", "steps"), [("--rebound", 2), ("--no-rebound", 1)])
-    def test_counting_again_or_not(self, option: str, steps: int) -> None:
+    @pytest.mark.parametrize(("option", "counted"), [("--rebound", ["units"]), ("--no-rebound", [])])
+    def test_counting_again_or_not(self, option: str, counted: list[str]) -> None:
         run_page(*aggregate(option, "--out", "t.csv"))
-        assert len(json.loads(Path("t.csv.statement.json").read_text())["steps"]) == steps
+        steps = json.loads(Path("t.csv.statement.json").read_text())["steps"]
+        assert [step["purpose"] for step in steps if step["purpose"] == "units"] == counted
 
     def test_a_share_for_the_selection(self) -> None:
-        run_page(
-            *aggregate("--selection-share", "1/4", "--sum", "n:0:4", "--out", "t.csv", budget="--rho 4 --delta 1e-6")
-        )
+        some = ["--selection-share", "1/4", "--sum", "n:0:4", "--within-max-keys", "--out", "t.csv"]
+        run_page(*aggregate(*some, budget="--rho 4 --delta 1e-6"))
         steps = json.loads(Path("t.csv.statement.json").read_text())["steps"]
         assert [step["rho"] for step in steps] == ["1", "3"]
+
+    def test_bounded_numbers_say_so_wherever_they_are_shown(self) -> None:
+        """Everybody has five items, and counts for two."""
+        some = ["--units", "--sum", "amount:0:300", "--mean", "amount:0:30", "--out", "t.csv"]
+        page = run_page(*aggregate(*some, keys="2"))
+        assert "95 %, bounded" in page
+        assert "95 % intervals are for the number after bounding, too low by about" in words(page)
+        assert "amount sum: 95 % for the number after bounding and clamping, too low by about" in words(page)
+        assert "amount mean: 95 % for the number after bounding and clamping, without about" in words(page)
+        assert "at most 2 released keys per person, which drops about" in words(page)
+        drawn = run_page("release", "plot", "t.csv", "--statistic", "amount_sum")
+        assert "95 %, bounded and clamped" in drawn
+        verified = run_json("release", "verify", "t.csv")
+        assert verified["problems"] == []
+        assert verified["intervals"][0].startswith("units: 95 % for the number after bounding, too low by about")
+        assert words(run_page("release", "verify", "t.csv")).count("after bounding") == 3
+        statement = json.loads(Path("t.csv.statement.json").read_text())
+        meanings = {column["name"]: column["meaning"] for column in statement["columns"]}
+        assert meanings["units_low"] == "lower end of a 95 % interval for the number after bounding"
+        assert meanings["amount_sum_low"] == "lower end of a 95 % interval for the number after bounding and clamping"
+
+    def test_a_stated_bound_takes_no_census_and_gives_intervals_of_the_true_number(self) -> None:
+        page = run_page(*aggregate("--within-max-keys", "--out", "t.csv"))
+        assert "95 %, true number" in page
+        assert "no person has more than max_keys keys, as the publisher states" in words(page)
+        statement = json.loads(Path("t.csv.statement.json").read_text())
+        assert [step["purpose"] for step in statement["steps"]] == ["selection of keys, and units"]
+        assert statement["bounding"] == []
+
+    def test_counts_that_are_not_bounded_are_true_numbers(self) -> None:
+        page = run_page(*counts("--sum", "amount:0:30", "--max-keys", "2", "--out", "t.csv"))
+        assert "95 %, true number" in page
+        assert "units: 95 % for the true number" in words(page)
+        assert "for the number after bounding and clamping, and what bounding dropped was not measured" in words(page)
 
 
 @pytest.mark.usefixtures("shop")
@@ -383,7 +443,7 @@ class TestOut:
     def test_in_postgres(self, postgres_url: str) -> None:
         said = run_json(*aggregate("--sum", "amount:0:30", "--out", f"{postgres_url}#monthly"))
         assert said["out"] == "monthly"
-        assert run_json("release", "verify", f"{postgres_url}#monthly") == {"problems": []}
+        assert run_json("release", "verify", f"{postgres_url}#monthly")["problems"] == []
         assert "amount sum" in run_page("release", "plot", f"{postgres_url}#public.monthly", "--top", "3")
         result = invoke(*aggregate("--out", f"{postgres_url}#monthly"))
         assert result.exit_code == 2
@@ -408,12 +468,15 @@ class TestDryRun:
 
     def test_tells_thresholds_deviations_and_cost(self) -> None:
         page = words(run_page(*aggregate("--units", "--sum", "amount:0:30", "--dry-run")))
-        assert "selection of keys discrete Gaussian, deviation" in page
-        assert ", threshold" in page
+        assert "census of keys discrete Gaussian, deviation" in page
+        assert "selection of keys, and units discrete Gaussian, deviation" in page
+        assert "threshold" in page
         assert "amount_sum total: discrete Gaussian, deviation" in page
         assert "which is epsilon 30 at delta 1e-06 by the optimal conversion" in page
         plan = run_json(*aggregate("--units", "--sum", "amount:0:30", "--dry-run"))
-        assert [step["purpose"] for step in plan["steps"]] == ["selection of keys", "units", "amount_sum"]
+        assert [step["purpose"] for step in plan["steps"]] == [
+            *("census of keys", "selection of keys, and units", "census of released keys", "amount_sum")
+        ]
         assert sum(Fraction(step["rho"]) for step in plan["steps"]) == Fraction(plan["guarantee"]["rho"])
         assert "charge" not in plan
 
@@ -547,8 +610,10 @@ BAD: list[tuple[list[str], int, str]] = [
     (aggregate("--sum", "amount"), 2, "--sum: amount needs bounds, such as amount:0:100; or let --auto-bounds"),
     (aggregate("--mean", "amount:a:9"), 2, "--mean: 'a' is not a number"),
     (aggregate("--variance", "amount:0:1e999"), 2, "--variance: '1e999' is not a number"),
-    (aggregate("--quantile", "amount:0:9:0"), 2, "--quantile: must lie strictly between 0 and 1"),
-    (aggregate("--quantile", "amount:0:9:1"), 2, "--quantile: must lie strictly between 0 and 1"),
+    (aggregate("--quantile", "amount:0:9:0"), 2, "strictly between 0 and 1; ask for 0.01 or 0.99 instead"),
+    (aggregate("--quantile", "amount:0:9:0.5:1"), 2, "strictly between 0 and 1; ask for 0.01 or 0.99 instead"),
+    (aggregate("--quantile", "amount:0:9:10:0.5"), 2, "--quantile: the step of amount must be"),
+    (aggregate("--quantile", "amount:0:0.5"), 2, "'amount:0' must be COLUMN:LOW:HIGH[:STEP]:QUANTILES"),
     (aggregate("--quantile", "amount:0:9:x"), 2, "--quantile: 'x' is not a number"),
     (aggregate("--quantile", "amount"), 2, "--quantile: write amount:0:100:0.5"),
     (aggregate("--count", "0"), 2, "--count: must be at least 1"),
@@ -577,6 +642,7 @@ BAD: list[tuple[list[str], int, str]] = [
     (aggregate(keys="0"), 2, "--max-keys: must be at least 1"),
     (aggregate(keys="-1"), 2, "--max-keys: '-1' is not a whole number"),
     (aggregate(keys="x"), 2, "--max-keys: 'x' is not a whole number"),
+    (aggregate("--within-max-keys", keys="auto"), 2, "--within-max-keys: needs max_keys: the number of keys that no"),
     (aggregate("--keys", "nowhere.csv"), 0, "nowhere.csv"),
     (aggregate("--keys", "keys.txt"), 2, "--keys: must be a file that ends in"),
     (aggregate("--keys", "empty.csv"), 2, "--keys: holds no key"),

@@ -26,7 +26,9 @@ from sfumato.config.noise_key import epoch
 from sfumato.ledger import IdempotentCall, all_accounts
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.mechanisms.bounds import BINS, NumericBounds
-from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree
+from sfumato.mechanisms.census import MAX_SEEN, KeyCensus
+from sfumato.mechanisms.quantile_tree import QuantileTree
+from sfumato.mechanisms.quantiles import Grid, QuantileChoice
 from sfumato.mechanisms.report_noise import canonical_laplace
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
@@ -34,6 +36,7 @@ from sfumato.query.serial import read_request
 from sfumato.release import job
 from sfumato.release.outputs import fingerprint, read, target
 from sfumato.wire import KeyRow
+from tests.golden.comparing import recorded
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SECRET = bytes(range(32))
@@ -104,13 +107,14 @@ def _refined() -> m.Estimate:
 
 
 def _quantile_tree() -> Values:
-    tree = QuantileTree(rho=Fraction(5), max_keys=2, max_values=1, height=4, branching=4)
+    tree = QuantileTree(rho=Fraction(5), max_keys=2, max_values=1, points=256, height=4)
     found = tree.release(3, CODES, AT_CODES, (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)), rng())
     return picked(found, "values", "low", "high")
 
 
 def _quantile_choice() -> Any:
-    choice = QuantileChoice(epsilon=Fraction(1), quantile=Fraction(3, 10), max_keys=2, max_values=3, points=256)
+    grid = Grid(256, offset=-100, decades=1)
+    choice = QuantileChoice(epsilon=Fraction(1), quantile=Fraction(3, 10), max_keys=2, max_values=3, grid=grid)
     return choice.release(3, CODES, AT_CODES, rng())
 
 
@@ -118,6 +122,18 @@ def _bounds() -> Values:
     """Every bin is close below the threshold, so that noise chooses."""
     found = NumericBounds(epsilon=Fraction(1), contributions=1).release(np.full(BINS, 22), rng())
     return picked(found, "low", "high", "probability", "fell_back")
+
+
+def _census() -> Values:
+    """Of 1,200 people with 1 to 120 keys, with noise that shows."""
+    people = np.zeros(MAX_SEEN + 2, np.int64)
+    people[1:121] = 10
+    found = KeyCensus(rho=Fraction(1, 50)).release(people, rng())
+    return {
+        **found.to_dict(),
+        "bound": found.smallest_bound(Fraction(1, 20)),
+        **picked(found.dropped(8), "share", "low", "high"),
+    }
 
 
 def _several_draws() -> list[Any]:
@@ -162,10 +178,15 @@ DRAWS: dict[str, Callable[[], Any]] = {
     "select_laplace": lambda: _selection(m.select_laplace(COUNTS, epsilon=1, delta=1e-6, max_keys=2, rng=rng())),
     "select_gaussian": lambda: _selection(m.select_gaussian(COUNTS, rho=0.5, delta=1e-6, max_keys=2, rng=rng())),
     "select_geometric": lambda: _selection(m.select_geometric(COUNTS, epsilon=1, delta=1e-6, max_keys=2, rng=rng())),
+    "select_truncated_laplace": lambda: _selection(
+        m.select_truncated_laplace(COUNTS, epsilon=1, delta=1e-6, max_keys=2, rng=rng())
+    ),
+    "select_weighted": lambda: _selection(m.select_weighted(COUNTS << 20, rho=0.5, delta=1e-6, max_keys=2, rng=rng())),
     "private_count_release": lambda: _pcr(m.private_count_release(ROWS, rho=2, delta=1e-6, limit=20, rng=rng())),
-    "quantile_tree": _quantile_tree,
-    "quantile_choice": _quantile_choice,
+    "quantile_tree, version 2": _quantile_tree,
+    "quantile_choice, version 2": _quantile_choice,
     "numeric_bounds": _bounds,
+    "key_census": _census,
     "measure_count": lambda: _estimate(m.measure_count(500, epsilon=0.5, units=2, tau=3, rng=rng())),
     "refine": lambda: _estimate(_refined()),
     "canonical_laplace": lambda: canonical_laplace(
@@ -283,14 +304,18 @@ STATISTICS = [
 ]
 OF_ROWS = {"unit": "person", "key": "item"}
 
-RELEASES: dict[str, Callable[[], sf.Released]] = {
+RELEASES: dict[str, Callable[..., sf.Released]] = {
     "counts": lambda: sf.release_counts("rows.csv", **OF_ROWS, rho=5, delta=1e-6, limit=100),
     "counts, refined and with statistics": lambda: sf.release_counts(
         "rows.csv", **OF_ROWS, rho=8, delta=1e-6, limit=100, refine=0.25, relative_error=0.2, max_keys=2,
         aggregates=[sf.Count(2), sf.Mean("amount", 0, 100)], types=TYPES,
     ),
-    "plume": lambda: sf.release_aggregates(
-        "rows.csv", **OF_ROWS, rho=40, delta=1e-6, max_keys=2, aggregates=STATISTICS, types=TYPES
+    "plume": lambda **job: sf.release_aggregates(
+        "rows.csv", **OF_ROWS, rho=40, delta=1e-6, max_keys=2, aggregates=STATISTICS, types=TYPES, **job
+    ),
+    "plume, quantiles with intervals": lambda: sf.release_aggregates(
+        "rows.csv", **OF_ROWS, rho=40, delta=1e-6, max_keys=2, types=TYPES,
+        aggregates=[sf.Quantile("n", 0, 20, step=1, quantiles=(0.25, 0.5, 0.9), values=2, intervals=True)],
     ),
     "plume, laplace": lambda: sf.release_aggregates(
         "rows.csv", **OF_ROWS, rho=2, delta=1e-6, max_keys=8, selection="laplace", rebound=False
@@ -302,6 +327,10 @@ RELEASES: dict[str, Callable[[], sf.Released]] = {
         "rows.csv", **OF_ROWS, rho=40, delta=1e-6, max_keys="auto", aggregates=[sf.Sum("amount")], types=TYPES,
         auto_bounds=True,
     ),
+    "plume, a stated bound": lambda: sf.release_aggregates(
+        "rows.csv", **OF_ROWS, rho=2, delta=1e-6, max_keys=8, within_max_keys=True
+    ),
+    "plume, auto": lambda: sf.release_aggregates("rows.csv", **OF_ROWS, rho=20, delta=1e-6, max_keys="auto"),
     "fast": lambda: sf.release_aggregates(
         "rows.csv", **OF_ROWS, rho=2, delta=1e-6, max_keys=2, pipeline="fast", selection="gaussian"
     ),
@@ -342,6 +371,22 @@ def releases() -> Values:
     """Every release of the rows in the working folder, with a fixed secret."""
     with fixed_world():
         return {name: released(release()) for name, release in RELEASES.items()}
+
+
+def earlier_digests(name: str) -> tuple[str, ...]:
+    """The digests of a release under earlier algorithms."""
+    with mock.patch.object(job.Job, "run", lambda made: made):
+        made: Any = RELEASES[name]()
+    return made._digests[1:]
+
+
+def write_former_table(path: Path, name: str) -> None:
+    """A table that an earlier version released as the job `name`, as it was recorded."""
+    former = recorded("releases_before")[name]
+    statement = {**former["statement"], "job": name}
+    columns = {column["name"]: column["type"] for column in statement["columns"]}
+    data = {column: [row[column] for row in former["rows"]] for column in columns}
+    sf.Released(columns, data, statement).write(path)
 
 
 def write_table(path: Path) -> None:

@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from sfumato.cli import main
+from sfumato.errors import Conflict
 from tests.golden import subjects
 from tests.golden.comparing import DATA, differences, recorded
 
 DRAWS, FINGERPRINTS, QUESTIONS, RELEASES = map(recorded, ("draws", "fingerprints", "questions", "releases"))
+EARLIER = recorded("earlier_requests")
 
 
 def test_everything_that_was_recorded_is_looked_at():
@@ -50,6 +52,26 @@ def test_releases_have_the_same_digests_statements_and_numbers(name: str, rows: 
     with subjects.fixed_world():
         found = subjects.released(subjects.RELEASES[name]())
     assert not differences(found, RELEASES[name])
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_releases_are_known_by_their_digests_under_earlier_algorithms(name: str, rows: Path):
+    assert EARLIER[name] in subjects.earlier_digests(name)
+
+
+@pytest.mark.parametrize("name", recorded("releases_before"))
+def test_a_job_that_an_earlier_version_finished_returns_its_table(name: str, rows: Path):
+    """Quantiles and intervals of variances were others then. The rows are gone: they are not needed."""
+    subjects.write_former_table(rows / "former.csv", name)
+    written = (rows / "former.csv").read_bytes()
+    ran = CliRunner().invoke(main, ["release", "verify", str(rows / "former.csv")])
+    assert ran.exit_code == 0, ran.output
+    (rows / "rows.csv").unlink()
+    again = subjects.RELEASES[name](out=rows / "former.csv", job=name)
+    assert not differences(subjects.plain(again.rows), recorded("releases_before")[name]["rows"])
+    assert (rows / "former.csv").read_bytes() == written
+    with pytest.raises(Conflict):
+        subjects.RELEASES[name](out=rows / "former.csv", job=name, filter="n < 5")
 
 
 def test_a_table_is_written_as_it_was(rows: Path):

@@ -38,11 +38,11 @@ def unlikely(outcomes: Iterable[Hashable], law: Mapping[Hashable, float]) -> dic
     return {
         outcome: (frequency, law.get(outcome, 0.0))
         for outcome, frequency in frequencies.items()
-        if n * _divergence(frequency, law.get(outcome, 0.0)) > bar
+        if n * divergence(frequency, law.get(outcome, 0.0)) > bar
     }
 
 
-def _divergence(seen: float, expected: float) -> float:
+def divergence(seen: float, expected: float) -> float:
     """Kullback-Leibler divergence of two coins."""
     expected = min(max(expected, 1e-300), 1 - 1e-16)
     heads = seen * math.log(seen / expected) if seen else 0.0

@@ -1,7 +1,8 @@
-"""Quantiles: what a release gives, that its noise is drawn once, and that a choice is an exact race."""
+"""Quantiles that are chosen: what a release gives, what it refuses, and that a choice is an exact race."""
 
 from __future__ import annotations
 
+import math
 import time
 from fractions import Fraction
 
@@ -13,13 +14,13 @@ from hypothesis import strategies as st
 
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, quantiles, selection
-from sfumato.mechanisms.quantiles import QuantileChoice, QuantileTree, ValueCodes, _Nodes, uniform_below
+from sfumato.mechanisms.quantile_tree import QuantileTree
+from sfumato.mechanisms.quantiles import Grid, QuantileChoice, uniform_below
 from sfumato.mechanisms.selection import Scores, race, winners
 from sfumato.mechanisms.stream import Stream
 from tests.helpers.chosen import ChosenStream
 
 THREE = [Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)]
-HUGE = 10**12
 
 
 def sparse(values: list[list[int]], points: int) -> tuple[int, np.ndarray, np.ndarray]:
@@ -29,134 +30,13 @@ def sparse(values: list[list[int]], points: int) -> tuple[int, np.ndarray, np.nd
     return len(values), codes, counts
 
 
-def lower_quantile(values: list[int], q: Fraction) -> int:
-    """The smallest value with at least a share q at or below it."""
-    return sorted(values)[max(-(-q.numerator * len(values) // q.denominator), 1) - 1]
-
-
 def tree(**arguments) -> QuantileTree:
-    return QuantileTree(**{"rho": Fraction(1), "max_keys": 1, "max_values": 1} | arguments)
+    return QuantileTree(**{"rho": Fraction(1), "max_keys": 1, "max_values": 1, "points": 16**4} | arguments)
 
 
-def choice(**arguments) -> QuantileChoice:
-    usual = {"epsilon": Fraction(1), "quantile": Fraction(1, 2), "max_keys": 1, "max_values": 1, "points": 10}
+def choice(points: int = 10, **arguments) -> QuantileChoice:
+    usual = {"epsilon": Fraction(1), "quantile": Fraction(1, 2), "max_keys": 1, "max_values": 1, "grid": Grid(points)}
     return QuantileChoice(**usual | arguments)
-
-
-# --- The tree -----------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.lists(st.integers(0, 80), min_size=1, max_size=30), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
-def test_without_noise_the_quantiles_are_the_true_ones(values):
-    released = tree(rho=HUGE, height=4, branching=3).release(*sparse(values, 81), THREE, Rng.system())
-    for i, q in enumerate(THREE):
-        exact = [lower_quantile(row, q) for row in values]
-        assert (np.ceil(released.values[i]) - 1).tolist() == exact
-
-
-def test_a_key_without_noise_and_without_values_gives_the_middle():
-    released = tree(rho=HUGE).release(2, np.array([5 * 16]), np.array([9]), [Fraction(1, 2)], Rng.system())
-    assert released.values.tolist() == [[5 * 16 + 0.5, 16**4 / 2]]
-
-
-def test_positions_stay_exact_for_the_last_of_many_keys():
-    keys = 2**46
-    codes = np.array([(keys - 1) * 16**4 + 7])
-    last = QuantileTree(rho=HUGE, max_keys=1, max_values=1)
-    walk = _Nodes(last, ValueCodes(keys, codes, np.array([9])), Rng.system()).walk(
-        np.array([keys - 1, keys - 2]), np.array([0.5, 0.5])
-    )
-    assert walk.positions.tolist() == [7.5, 16**4 / 2]
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 255), max_size=40), min_size=1, max_size=6),
-    st.permutations([Fraction(i, 10) for i in (1, 3, 5, 7, 9)]),
-    st.sampled_from([Fraction(1, 100), Fraction(1), Fraction(100)]),
-)
-@settings(max_examples=60, deadline=None)
-def test_shape_order_and_ends(values, wanted, rho):
-    released = tree(rho=rho, height=4, branching=4).release(*sparse(values, 256), wanted, Rng.system())
-    order = np.argsort(np.array([float(q) for q in wanted]))
-    for positions in (released.low, released.values, released.high):
-        assert positions.shape == (5, len(values))
-        assert positions.min() >= 0
-        assert positions.max() <= 256
-        assert (np.diff(positions[order], axis=0) >= 0).all()
-    assert (released.low <= released.values).all()
-    assert (released.values <= released.high).all()
-
-
-def test_a_node_is_noised_once_however_often_it_is_looked_at():
-    mechanism = tree(height=3, branching=4)
-    nodes = _Nodes(mechanism, ValueCodes(8, np.arange(0, 512, 3), np.ones(171, np.int64)), Rng.system())
-    first = nodes._children(1, np.array([9, 4, 9]))
-    again = nodes._children(1, np.array([4, 7, 9, 2]))
-    assert first.shape == (3, 4)
-    assert first[0].tolist() == first[2].tolist() == again[2].tolist()
-    assert first[1].tolist() == again[0].tolist()
-    assert (nodes.seen[1].tolist(), nodes.looks) == ([2, 4, 7, 9], 2)
-    assert nodes._children(1, np.array([2, 4])).tolist() == [again[3].tolist(), again[0].tolist()]
-    assert nodes.looks == 2
-
-
-def test_only_what_is_visited_is_noised():
-    """A root and at most three nodes a level for each quantile: the value and its two ends."""
-    mechanism = tree(rho=10)
-    spied = _Nodes(mechanism, ValueCodes(5, np.arange(0, 5 * 16**4, 16), np.full(5 * 16**3, 3)), Rng.system())
-    spied.walk(np.repeat(np.arange(5), 3), np.tile([0.1, 0.5, 0.9], 5))
-    assert len(spied.seen[0]) == 5
-    assert all(len(seen) <= 15 for seen in spied.seen[1:])
-
-
-def test_a_keyed_source_repeats_and_parameters_change_the_noise():
-    values = sparse([list(range(0, 200, 3)), list(range(50))], 16**4)
-    runs = [tree(max_values=m).release(*values, THREE, Rng.keyed(b"k", b"c")).values.tolist() for m in (1, 1, 2)]
-    assert runs[0] == runs[1] != runs[2]
-
-
-def test_what_the_tree_costs():
-    mechanism = tree(rho=Fraction(1, 2), max_keys=3, max_values=2)
-    assert (mechanism.points, mechanism.noise.sigma_squared) == (65536, 4 * 3 * 4)
-
-
-def test_no_keys_and_no_quantiles():
-    empty = np.empty(0, np.int64)
-    assert tree().release(0, empty, empty, THREE, Rng.system()).values.shape == (3, 0)
-    assert tree().release(4, empty, empty, [], Rng.system()).low.shape == (0, 4)
-    assert choice().release(0, empty, empty, Rng.system()).shape == (0,)
-
-
-def test_ten_thousand_keys_do_not_take_long():
-    points = np.random.default_rng(1).integers(0, 16**4, (10_000, 100))
-    codes, counts = np.unique((points + 16**4 * np.arange(10_000)[:, None]).ravel(), return_counts=True)
-    start = time.thread_time()
-    tree().release(10_000, codes, counts, THREE, Rng.system())
-    middle = time.thread_time()
-    choice(points=16**4).release(10_000, codes, counts, Rng.system())
-    assert middle - start < 6  # 0.7 s of work, however busy the machine
-    assert time.thread_time() - middle < 6  # 0.15 s
-
-
-BAD_TREES = [
-    ("rho", 0),
-    ("rho", -1),
-    ("rho", float("nan")),
-    ("rho", 1e-40),
-    ("max_keys", 0),
-    ("max_keys", 1.5),
-    ("max_values", 0),
-    ("height", 0),
-    ("height", 11),
-    ("branching", 1),
-]
-
-
-@pytest.mark.parametrize(("argument", "value"), BAD_TREES)
-def test_bad_trees_are_refused_by_name(argument, value):
-    with pytest.raises(InvalidArgument, match=rf"^{argument}: "):
-        tree(**{argument: value})
 
 
 @pytest.mark.parametrize("quantile", [0, 1, Fraction(-1, 2), 2, float("nan"), "half"])
@@ -209,12 +89,40 @@ def test_codes_are_an_array_and_the_source_is_ours():
 )
 @settings(max_examples=60, deadline=None)
 def test_with_a_large_epsilon_the_choice_has_the_best_score(values, quantile):
-    """Counts a hundred thousand times as large: what is not best is never chosen."""
+    """Counts a hundred thousand times as large: what is not best is never chosen. A quantile misses by nothing."""
     keys, codes, counts = sparse(values, 61)
     chosen = choice(epsilon=100, quantile=quantile, points=61).release(keys, codes, counts * 10**5, Rng.system())
     for row, point in zip(values, chosen.tolist(), strict=True):
-        scores = [abs((1 - quantile) * sum(v < x for v in row) - quantile * sum(v > x for v in row)) for x in range(61)]
-        assert scores[point] == min(scores)
+        below, up_to = sum(v < point for v in row), sum(v <= point for v in row)
+        assert below <= quantile * len(row) <= up_to
+
+
+def test_a_quantile_at_an_end_is_refused_with_the_way_out():
+    with pytest.raises(InvalidArgument, match=r"ask for 0\.01 or 0\.99 instead of the smallest or the largest"):
+        choice(quantile=1)
+
+
+def test_with_decades_round_points_weigh_more():
+    """Points 95 to 112: 100 weighs 2 + 10 + 100, 110 weighs 2 + 10, the others 2 each."""
+    grid = Grid(18, 95, 2)
+    first, widths = np.array([0, 5, 6, 0]), np.array([5, 1, 12, 18])
+    assert grid.weights(first, widths).tolist() == [10, 112, 24 + 10, 32 + 12 + 112]
+    found = grid.at_weight(np.zeros(156, np.int64), np.full(156, 18), np.arange(156))
+    assert np.bincount(found, minlength=18).tolist() == [2] * 5 + [112] + [2] * 9 + [12] + [2] * 2
+    assert Grid(5).weights(np.array([0]), np.array([5])).tolist() == [5]
+
+
+def test_decades_of_negative_numbers():
+    """Points -12 to 3: the tens are -10 and 0."""
+    found = Grid(16, -12, 1).at_weight(np.zeros(36, np.int64), np.full(36, 16), np.arange(36))
+    assert np.flatnonzero(np.bincount(found, minlength=16) > 1).tolist() == [2, 12]
+
+
+def test_the_rank_that_is_promised():
+    """A range of 1.8 over epsilon 1/2, times the logarithm of 20 times the weight of all ten points."""
+    mechanism = choice(epsilon=Fraction(1, 2), quantile=Fraction(9, 10), max_values=1)
+    assert mechanism.miss() == pytest.approx(3.6 * math.log(10 / 0.05))
+    assert mechanism.miss(0.5) < mechanism.miss()
 
 
 def test_what_a_choice_costs():
@@ -226,14 +134,14 @@ def test_what_a_choice_costs():
 @pytest.mark.parametrize("rho", [Fraction(1, 8), Fraction(1, 3), 1e-9, Fraction(2)])
 @pytest.mark.parametrize("max_keys", [1, 7])
 def test_an_epsilon_from_rho_never_costs_more(rho, max_keys):
-    mechanism = QuantileChoice.of_rho(rho, quantile=Fraction(1, 2), max_keys=max_keys, max_values=1, points=5)
+    mechanism = QuantileChoice.of_rho(rho, quantile=Fraction(1, 2), max_keys=max_keys, max_values=1, grid=Grid(5))
     assert Fraction(rho) * (1 - Fraction(1, 10**9)) <= mechanism.rho <= Fraction(rho)
 
 
 @pytest.mark.parametrize("rho", [0, -1, 1e-50, 10**6, float("inf"), "1"])
 def test_bad_rho_is_refused(rho):
     with pytest.raises(InvalidArgument, match=r"^rho: "):
-        QuantileChoice.of_rho(rho, quantile=Fraction(1, 2), max_keys=1, max_values=1, points=5)
+        QuantileChoice.of_rho(rho, quantile=Fraction(1, 2), max_keys=1, max_values=1, grid=Grid(5))
 
 
 BAD_CHOICES = [
@@ -262,6 +170,19 @@ def test_a_keyed_choice_repeats_and_blocks_cover_all_keys(monkeypatch):
     assert len(blocks) == 40
     assert blocks.min() >= 0
     assert blocks.max() < 10
+
+
+def test_ten_thousand_keys_do_not_take_long():
+    points = np.random.default_rng(1).integers(0, 16**4, (10_000, 100))
+    codes, counts = np.unique((points + 16**4 * np.arange(10_000)[:, None]).ravel(), return_counts=True)
+    start = time.thread_time()
+    choice(grid=Grid(16**4, 0, 3)).release(10_000, codes, counts, Rng.system())
+    assert time.thread_time() - start < 6  # 0.3 s of work, however busy the machine
+
+
+def test_no_keys():
+    empty = np.empty(0, np.int64)
+    assert choice().release(0, empty, empty, Rng.system()).shape == (0,)
 
 
 def test_a_uniform_number_rejects_the_words_that_would_favour_small_ones():

@@ -8,6 +8,7 @@ import statistics as plain
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
@@ -19,72 +20,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.accounting import zcdp_delta
-from sfumato.engines.contributions import Contributions
-from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule
+from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule, Rng
 from sfumato.mechanisms.bounds import NumericBounds
+from sfumato.mechanisms.census import MAX_SEEN, KeyCensus, KeysPerPerson, bins
 from sfumato.mechanisms.intervals import selected_interval
 from sfumato.mechanisms.key_selection import ThresholdRule
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
-from sfumato.release import Count, Mean, Quantile, Released, Statistic, Sum, Units, Variance, aggregates_job
-from sfumato.release import aggregates as aggregates_module
-from sfumato.release.aggregates import Aggregates, halfway
-from sfumato.release.bounding import count_people
-from sfumato.release.request import ReleaseRequest, Rows, quiet
-from sfumato.release.source import PUBLIC, ROWS, Source
-from sfumato.release.statistics.base import SummedStatistic
-from sfumato.release.statistics.numeric import POINTS
+from sfumato.release import Count, Mean, Quantile, Released, Sum, Units, Variance
+from sfumato.release.aggregate_plan import AggregatePlan
+from sfumato.release.aggregates import CENSUS, MAX_DROPPED, Aggregates
+from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS
+from sfumato.release.selection import halfway
+from tests.helpers.aggregating import Row, Seen, exactly, request_of, run, source_of
 from tests.helpers.false_alarms import cdf_distance, cdf_slack, unlikely
 from tests.helpers.laws import NoiseLaw, Pair, exact_delta, key_pair, merged
 from tests.helpers.repeats import repeats
 
 pytestmark = pytest.mark.slow
 
-Row = tuple[Any, ...]
 INF, NAN = math.inf, math.nan
 HUGE = {"rho": 1250, "delta": 1e-6}
 PIPELINES = ("plume", "naive", "fast")
-TYPES = {"person": "INTEGER", "key": "VARCHAR", "x": "DOUBLE"}
 EVERYTHING = (
     Units(),
     Count(3),
     Sum("x", -5, 10),
     Mean("x", -5, 10, values=2),
     Variance("x", -5, 10, values=2),
-    Quantile("x", -5, 10, quantiles=(0.1, 0.5, 0.9), values=2),
+    Quantile("x", -5, 10, quantiles=(0.1, 0.5, 0.9), values=2, intervals=True),
 )
-ENGINE = DuckDBEngine({}, threads=2)
-
-
-def filled(name: str, rows: Iterable[Row], types: Mapping[str, str]) -> None:
-    """A table of the engine, behind its back: no file is written for every example."""
-    named = ", ".join(f'"{column}" {kind}' for column, kind in types.items())
-    ENGINE._connection.execute(f'CREATE OR REPLACE TABLE "{name}" ({named})')
-    columns = list(zip(*rows, strict=True))
-    if columns:
-        lists = ", ".join(f"unnest(CAST(? AS {kind}[]))" for kind in types.values())
-        ENGINE._connection.execute(f'INSERT INTO "{name}" SELECT {lists}', [list(column) for column in columns])
-    ENGINE._read_schema(name)
-
-
-def source_of(rows: Iterable[Row], types: Mapping[str, str] = TYPES, keys: Iterable[Row] | None = None) -> Source:
-    filled(ROWS, rows, types)
-    if keys is not None:
-        filled(PUBLIC, keys, {name: kind for name, kind in types.items() if name not in ("person", "x")})
-    return Source(ENGINE, ROWS, None if keys is None else PUBLIC)
-
-
-def request_of(**options: Any) -> Aggregates:
-    given = {"unit": "person", "key": "key", "max_keys": 2, **options}
-    request = aggregates_job("rows.parquet", **given).request
-    assert isinstance(request, Aggregates)
-    return request
-
-
-def run(request: ReleaseRequest, source: Source, secret: bytes = b"s" * 32) -> Released:
-    request.check_affordable()
-    request.check(source)
-    return request.run(source, secret)
 
 
 def by_key(table: Released, name: str) -> dict[Any, Any]:
@@ -97,45 +61,6 @@ def silent() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DiscreteGaussian, "sample", lambda self, stream, size: np.zeros(size, np.int64))
         yield
-
-
-class Seen:
-    """What a run computed exactly: the counts for selection, and every statistic's sums, by key."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[Any] = Counter()
-        self.sums: dict[Statistic, dict[Any, tuple[int, ...]]] = {}
-
-
-def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any] | None = None) -> Seen:
-    """Run it, and look. With `chosen`, these keys are selected whatever the noise says."""
-    seen, keys = Seen(), []
-    plain_counts, plain_release, plain_select = count_people, SummedStatistic.release, Aggregates._select
-
-    def counts(contributions: Contributions, *given: Any, **options: Any) -> Integers:
-        found = plain_counts(contributions, *given, **options)
-        named = contributions.keys(np.flatnonzero(found))
-        seen.counts = Counter({key: int(n) for (key,), n in zip(named, found[found > 0], strict=True)})
-        return found
-
-    def select(self: Aggregates, plan: Any, rows: Rows, progress: Any) -> Any:
-        codes, columns = plain_select(self, plan, rows, progress)
-        if chosen is not None:
-            every = rows.contributions.keys(np.arange(rows.contributions.size))
-            codes, columns = np.array([code for code, (key,) in enumerate(every) if key in chosen], np.int64), {}
-        keys.extend(key for (key,) in rows.contributions.keys(codes))
-        return codes, columns
-
-    def release(self: SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
-        seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
-        return plain_release(self, exact, size, share, rng)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregates_module, "count_people", counts)
-        patch.setattr(SummedStatistic, "release", release)
-        patch.setattr(Aggregates, "_select", select)
-        request.run(source, secret)
-    return seen
 
 
 # --- Neighbours -------------------------------------------------------------------------------------------------
@@ -206,6 +131,8 @@ def test_one_more_person_moves_what_a_person_may(pipeline: str, newcomer: str, s
         seen[grown] = [exactly(request, source, secret, chosen) for secret in SECRETS[:secrets]]
     for before, after in zip(seen[False], seen[True], strict=True):
         assert_bounded(before.counts, after.counts, L)
+        assert len(before.censuses) == 1
+        assert_censuses_moved_by_one_person(before, after)
         assert_rule_keeps_its_word(plan.rule, before.counts, after.counts)
         for statistic in LIMITED:
             was, is_ = before.sums[statistic], after.sums[statistic]
@@ -216,6 +143,26 @@ def test_one_more_person_moves_what_a_person_may(pipeline: str, newcomer: str, s
                 assert (np.abs(change) <= [*statistic.most.values()]).all()
     if newcomer == "ten times as many":
         assert any(rises(a.counts, b.counts) for a, b in zip(seen[False], seen[True], strict=True))
+
+
+def assert_censuses_moved_by_one_person(before: Seen, after: Seen) -> None:
+    for was, is_ in zip(before.censuses, after.censuses, strict=True):
+        moved = [int(change) for change in np.subtract(is_, was) if change]
+        assert moved in ([], [1])  # one more person, at one number of keys
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("newcomer", NEWCOMERS)
+def test_one_more_person_is_at_one_place_of_each_census(pipeline: str, newcomer: str) -> None:
+    request = request_of(max_keys="auto", rho=2, delta=1e-3, pipeline=pipeline, aggregates=[Count(4)])
+    chosen = {"k1", "k2", "k5", "k8", "k11"}
+    before, after = (
+        exactly(request, source_of(rows), SECRETS[0], chosen) for rows in (BASE, [*BASE, *NEWCOMERS[newcomer]])
+    )
+    assert len(before.censuses) == (1 if pipeline == "fast" else 2)
+    assert_censuses_moved_by_one_person(before, after)
+    if newcomer == "ten times as many":
+        assert np.subtract(after.censuses[0], before.censuses[0]).tolist().index(1) == 10 * L
 
 
 @pytest.mark.parametrize("selection", ["gaussian", "laplace", "geometric"])
@@ -307,8 +254,8 @@ def test_times_square() -> None:
     rows = [(person, key, 1.0) for person in range(1000) for key in (f"home {person}", "Times Square")]
     source, found = source_of(rows), {}
     for pipeline in PIPELINES:
-        request = request_of(max_keys=1, rho=100, delta=1e-6, pipeline=pipeline, aggregates=[Units(), Count(1)])
-        [row] = run(request, source).rows
+        again = {"aggregates": [Units(), Count(1)], "rebound": pipeline != "fast"}
+        [row] = run(request_of(max_keys=1, rho=100, delta=1e-6, pipeline=pipeline, **again), source).rows
         found[pipeline] = row
         assert row["key"] == "Times Square"
     for name in ("units", "count"):
@@ -347,7 +294,7 @@ def test_public_keys_are_output_with_or_without_data_and_no_others() -> None:
             "here": pytest.approx(150, abs=4 * 6 * 0.3),
             "nobody": pytest.approx(0, abs=4 * 6 * 0.3),
         }
-        assert request.spendings()[0].purpose == "units"
+        assert [each.purpose for each in request.spendings()] == [f"census of {RELEASED_KEYS}", "units", "x_sum"]
     noisy = {
         tuple(by_key(run(request_of(rho=0.01, keys="k.csv"), source_of([], keys=[("a",), ("b",)]), s), "units").items())
         for s in SECRETS[:10]
@@ -359,7 +306,7 @@ def test_a_whale_moves_no_released_sum_beyond_its_bound() -> None:
     rows = [(person, "k", 1.0) for person in range(100)]
     whale = [(999, "k", 1e9)] * 20_000
     statistics = (Units(), Count(2), Sum("x", 0, 5), Mean("x", 0, 5), Variance("x", 0, 5))
-    request = request_of(**HUGE, aggregates=statistics)
+    request = request_of(**HUGE, aggregates=statistics, rebound=True)
     without, with_her = (exactly(request, source_of(people), b"s" * 32) for people in (rows, rows + whale))
     for statistic in statistics:
         change = np.abs(np.subtract(with_her.sums[statistic]["k"], without.sums[statistic]["k"]))
@@ -410,7 +357,7 @@ def test_without_noise_everything_is_what_a_loop_over_people_finds(pipeline: str
         values = sorted(min(max(x, -5.0), 10.0) for _, key, x in SMALL if key == row["key"] and x is not None)
         for name, part in (("x_q10", 0.1), ("x_q50", 0.5), ("x_q90", 0.9)):
             low, high = (values[min(max(math.floor(part * len(values)) + by, 0), len(values) - 1)] for by in (-1, 1))
-            assert low - 15 / POINTS <= row[name] <= high + 15 / POINTS
+            assert low - 15 / 10**5 <= row[name] <= high + 15 / 10**5
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -484,6 +431,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     aggregates = draw(st.lists(st.sampled_from(bounded + lacking), min_size=1, max_size=4, unique=True))
     given: dict[str, Any] = {"max_keys": max_keys, "pipeline": pipeline, "aggregates": aggregates, "auto_bounds": True}
     given["rebound"] = draw(st.sampled_from([None, True, False]))
+    given["within_max_keys"] = max_keys != "auto" and draw(st.booleans())
     given |= draw(st.sampled_from([{"rho": Fraction(1, 3)}, {"rho": 20}, {"epsilon": 1}, {"epsilon": 0.3}]))
     given["delta"] = draw(st.sampled_from([1e-6, Fraction(1, 10**5)]))
     if public:
@@ -499,26 +447,34 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
 @given(options(), st.sampled_from([None, 0, 1, 40, 10**5]), st.integers(1, 4096))
 def test_what_is_spent_adds_up_to_the_guarantee_exactly(given: dict[str, Any], found: int | None, chosen: int) -> None:
     request = request_of(**given)
-    plan = request.plan(request.max_keys or chosen)
-    plan = type(plan)(plan.request, plan.bound, found)
-    for spent in (request.spendings(), [*request._choosing(), *plan.spendings()]):
-        assert sum(each.rho for each in spent) == request.guarantee.rho
-        assert sum(each.delta for each in spent) == request.guarantee.delta
-    # And what is used is no more than what is told.
-    used = request.choosing + sum(share.rho for share in plan.shares().values())
-    used += sum(finder.rho for finder in plan.finders().values())
-    if plan.rule is not None:
-        used += plan.rule.rho
-        assert plan.rule.delta <= request.guarantee.delta
-    assert used <= request.guarantee.rho
-    assert not request.max_keys or request._choosing() == []
-    assert request.max_keys or 1 / (2 * request._census.sigma_squared) == request.choosing
+    decided = request._recounts
+    for recounts in (False, True) if decided is None else (decided,):
+        plan = AggregatePlan(request, request.max_keys or chosen, recounts)
+        before = plan.selecting
+        plan = replace(plan, found=found, chosen=None if request.max_keys else (found or 1))
+        for spent in (request.spendings(), plan.spendings()):
+            assert sum(each.rho for each in spent) == request.guarantee.rho
+            assert sum(each.delta for each in spent) == request.guarantee.delta
+        assert plan.selecting == before  # it was spent before it was known how many keys there are
+        # And what is used is no more than what is told.
+        used = sum(share.rho for share in plan.shares().values())
+        used += sum(finder.rho for finder in plan.finders().values())
+        used += sum(census.rho for census in (request.census,) if request.takes_census)
+        used += 0 if plan.released_census is None else plan.released_census.rho
+        if plan.rule is not None:
+            used += plan.rule.rho
+            assert plan.rule.delta <= request.guarantee.delta
+        assert used <= request.guarantee.rho
+        assert request.census.rho == CENSUS * request.guarantee.rho == 1 / (2 * request.census.noise.sigma_squared)
+        if given["within_max_keys"]:
+            assert not request.takes_census
+            assert plan.released_census is None
 
 
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 8, 64, 1000])
 @pytest.mark.parametrize(("rho", "delta"), [(0.05, 1e-5), (1, 1e-3), (0.5, 1e-9), (5, 0.2), (100, 1e-6)])
 def test_auto_takes_the_rule_that_keeps_the_smallest_keys(max_keys: int, rho: float, delta: float) -> None:
-    request = request_of(max_keys=max_keys, rho=rho, delta=delta, aggregates=[Count(1)])
+    request = request_of(max_keys=max_keys, rho=rho, delta=delta, aggregates=[Count(1)], within_max_keys=True)
     plan, total = request.plan(max_keys), Fraction(str(rho)) / 2
     gaussian = GaussianRule(total=total, delta=Fraction(str(delta)), max_keys=max_keys)
     half = {gaussian: gaussian.threshold}
@@ -534,15 +490,28 @@ def test_auto_takes_the_rule_that_keeps_the_smallest_keys(max_keys: int, rho: fl
     assert plan.rule.rho <= total
 
 
-def test_one_release_follows_from_parameters() -> None:
-    def one(**given: Any) -> bool:
-        request = request_of(rho=1, delta=1e-6, **given)
-        return request.plan(request.max_keys or 16).one_release
+def census_of(dropped: float, max_keys: int) -> KeysPerPerson:
+    """A census by which about this share of pairs is dropped: some people have one key, others twice `max_keys`."""
+    people = np.zeros(MAX_SEEN + 2, np.int64)
+    many = 10**6
+    people[2 * max_keys] = many
+    people[1] += round(max_keys * many * (1 / dropped - 2)) if dropped else 10**12
+    return KeyCensus(rho=Fraction(1)).release(people, Rng.keyed(b"k", b"census"))
 
-    assert [one(max_keys=keys) for keys in (1, 63, 64, 1000)] == [False, False, True, True]
-    assert one(max_keys=1, rebound=False)
-    assert not one(max_keys=64, rebound=True)
-    assert one(max_keys=2, pipeline="fast")
+
+def test_one_release_follows_from_parameters_and_the_census() -> None:
+    def one(dropped: float | None = None, **given: Any) -> bool:
+        request = request_of(rho=1, delta=1e-6, **given)
+        keys = request.max_keys or 16
+        return request.plan(keys, None if dropped is None else census_of(dropped, keys)).one_release
+
+    for keys in (2, 64, 1000):
+        assert [one(dropped, max_keys=keys) for dropped in (0, 0.05, 0.2, 0.4)] == [True, True, False, False]
+    assert one(0.4, max_keys=1)
+    assert one(0.4, max_keys=8, rebound=False)
+    assert one(max_keys=8, within_max_keys=True)
+    assert not one(0, max_keys=64, rebound=True)
+    assert one(0.4, max_keys=2, pipeline="fast")
     assert not one(max_keys=500, pipeline="naive")
     assert not one(max_keys=64, selection="geometric")
     assert not one(max_keys=64, selection_max_keys=32)
@@ -576,30 +545,81 @@ def test_the_statement_adds_up() -> None:
         assert isinstance(statement["parameters"]["max_keys"], int)
 
 
+def assert_same_plan(tables: list[Released]) -> None:
+    first, *others = tables
+    for other in others:
+        for name in ("max_keys", "selection_max_keys", "selection", "threshold", "one_release"):
+            assert other.statement["parameters"][name] == first.statement["parameters"][name]
+        assert other.statement["steps"] == first.statement["steps"]
+        assert other.statement["bounding"] == first.statement["bounding"]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"max_keys": "auto"}, {"max_keys": 8}, {"max_keys": 8, "aggregates": [Sum("x", 0, 1)]}]
+)
+@pytest.mark.parametrize("dropped", [0.02, 0.3])
+def test_bounds_and_counting_again_follow_from_the_released_census_alone(asked: dict[str, Any], dropped: float) -> None:
+    """The same noisy census on other people's keys: the same plan. One person's rows cannot choose it."""
+    found = census_of(dropped, 8)
+
+    def release(self: KeyCensus, people: Integers, rng: Any) -> KeysPerPerson:
+        return replace(found, people=found.people[: len(bins(self.keys))], keys=self.keys)
+
+    tables = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyCensus, "release", release)
+        for sizes in ([4] * 300, [4] * 300 + [10], [10] * 300):
+            places = ((person, number) for person, size in enumerate(sizes) for number in range(size))
+            rows = [(person, f"k{(person + number) % 10}", 1.0) for person, number in places]
+            tables.append(run(request_of(**HUGE, **asked), source_of(rows)))
+    assert {len(table) for table in tables} == {10}
+    assert_same_plan(tables)
+
+
 # --- What nobody stated -----------------------------------------------------------------------------------------
 
 
-def test_an_automatic_bound_is_near_the_95th_percentile() -> None:
+def dropped_by(sizes: list[int], max_keys: int) -> float:
+    return sum(max(size - max_keys, 0) for size in sizes) / sum(sizes)
+
+
+def people_of(sizes: list[int]) -> list[Row]:
+    return [(person, f"k{number}", 1.0) for person, size in enumerate(sizes) for number in range(size)]
+
+
+def test_an_automatic_bound_is_the_smallest_that_drops_a_twentieth_of_the_pairs() -> None:
     sizes = [person % 100 + 1 for person in range(1000)]
-    source = source_of([(person, f"k{number}", 1.0) for person, size in enumerate(sizes) for number in range(size)])
+    source = source_of(people_of(sizes))
+    assert dropped_by(sizes, 64) > MAX_DROPPED > dropped_by(sizes, 91)
     for secret in SECRETS[:2]:
-        request = request_of(max_keys="auto", **HUGE)
-        with Rows.read(request, source, secret, quiet) as rows:
-            assert request._choose_max_keys(rows) == 128  # the first of the scale that is not below the 95th percentile
-    assert run(request, source).statement["parameters"]["max_keys"] == 100  # there are no more keys
+        statement = run(request_of(max_keys="auto", **HUGE), source, secret).statement
+        assert statement["parameters"]["selection_max_keys"] == 91
+        [record] = statement["bounding"]
+        assert (record["bounded_by"], record["max_keys"]) == (ALL_KEYS, 91)
+        assert record["dropped_low"] <= dropped_by(sizes, 91) <= record["dropped_high"]
+        assert record["dropped"] == pytest.approx(dropped_by(sizes, 91), abs=0.03)  # 92 to 128 keys are one bin
 
 
 def test_few_people_choose_a_bound_that_serves_them() -> None:
     """The noise of the many numbers of keys that nobody has must not outvote them."""
     sizes = [1 + person % 9 for person in range(2000)]
-    source = source_of([(person, f"k{number}", 1.0) for person, size in enumerate(sizes) for number in range(size)])
+    source = source_of(people_of(sizes))
     request = request_of(max_keys="auto", epsilon=3, delta=1e-6)
-    chosen = []
     for number in range(20):
-        with Rows.read(request, source, bytes([number]) * 32, quiet) as rows:
-            chosen.append(request._choose_max_keys(rows))
-    assert {*chosen} <= {8, 12}
-    assert not request.plan(12).rebound
+        parameters = run(request, source, bytes([number]) * 32).statement["parameters"]
+        assert parameters["selection_max_keys"] in (8, 12)
+        assert parameters["one_release"]
+
+
+def test_an_automatic_bound_of_statistics_is_chosen_among_the_released_keys() -> None:
+    """Everybody has sixty keys of her own and two that are released: two places are enough, and need little noise."""
+    rows = [(person, f"own {person} {number}", 1.0) for person in range(300) for number in range(60)]
+    rows += [(person, f"all {(person + number) % 3}", 1.0) for person in range(300) for number in range(2)]
+    request = request_of(max_keys="auto", rho=100, delta=1e-6, aggregates=[Sum("x", 0, 1)])
+    statement = run(request, source_of(rows)).statement
+    assert statement["parameters"]["selection_max_keys"] == 64
+    assert statement["parameters"]["max_keys"] == 2
+    assert [record["bounded_by"] for record in statement["bounding"]] == [ALL_KEYS, RELEASED_KEYS]
 
 
 @pytest.mark.parametrize(
@@ -689,7 +709,8 @@ def test_what_is_released_differs_from_exact_bounded_sums_by_the_stated_noise() 
     """False alarms: each of the four checks fails for one in a million choices of the secrets, which are fixed."""
     rows, per_person = crowd(12, 4), 4
     statistics = (Units(), Sum("x", 0, 5, step=1))
-    request = request_of(max_keys=per_person, rho=Fraction(1, 2), aggregates=statistics, keys="k.csv")
+    options = {"max_keys": per_person, "within_max_keys": True, "keys": "k.csv"}
+    request = request_of(rho=Fraction(1, 2), aggregates=statistics, **options)
     source = source_of(rows, keys=[(f"k{key}",) for key in range(MANY)])
     shares = request.plan(per_person).shares()
     laws = [shares[each].noise(next(iter(each.most.values()))) for each in statistics]

@@ -19,7 +19,14 @@ from sfumato.engines.contributions import Affine, Listed
 from sfumato.engines.duckdb import DuckDBEngine, codes
 from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.errors import InvalidArgument
-from sfumato.release.bounding import KeyOrder, count_people, kept_pairs, keys_per_person
+from sfumato.release.bounding import (
+    KeyOrder,
+    count_people,
+    count_people_and_keys,
+    fold_pairs,
+    kept_pairs,
+    keys_per_person,
+)
 from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits
 from tests.helpers.false_alarms import unlikely
 
@@ -267,6 +274,30 @@ def test_keys_per_person(rows: list[Row], most: int) -> None:
             assert keys_per_person(contributions, most).tolist() == [sizes[n] for n in range(most + 1)]
             with pytest.raises(InvalidArgument, match="most"):
                 keys_per_person(contributions, 0)
+
+
+@examples
+@given(integer_rows, few, few, st.sets(st.integers(-5, 30)))
+def test_keys_per_person_by_the_same_sort_and_among_chosen_keys(
+    rows: list[Row], max_keys: int, most: int, chosen: set[int]
+) -> None:
+    fill(rows, "INTEGER", "INTEGER")
+    among = Counter(
+        min(most, len(keys)) for keys in reference([row for row in rows if row[1] in chosen], 10**6).values()
+    )
+    for max_rows in (2**26, 4):
+        with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=max_rows) as contributions:
+            counts, people = count_people_and_keys(contributions, SELECT, max_keys=max_keys, most=most)
+            assert counts.tolist() == count_people(contributions, SELECT, max_keys=max_keys).tolist()
+            assert people.tolist() == keys_per_person(contributions, most).tolist()
+            named = contributions.keys(range(contributions.size))
+            codes = np.array([code for code, (key,) in enumerate(named) if key in chosen], np.int64)
+            wanted = [among[n] for n in range(most + 1)]
+            assert keys_per_person(contributions, most, within=codes).tolist() == wanted
+            folded = fold_pairs(
+                contributions, lambda pairs: pairs.people_by_keys(most), SELECT, max_keys=max_keys, within=codes
+            )
+            assert sum(folded, np.zeros(most + 1, np.int64)).tolist() == wanted
 
 
 def public(keys: list[Any], kind: str) -> exp.Query:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -37,6 +37,7 @@ from sfumato.ledger import Ledger, Standing, open_ledger
 from sfumato.ledger.accounts import all_accounts
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Variance, aggregates_job, counts_job
 from sfumato.release import outputs as outputs_module
+from sfumato.release.aggregates import Aggregates
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
 from sfumato.wire import AccountStanding
@@ -517,6 +518,30 @@ class TestFinished:
         with pytest.raises(Conflict):
             world.counts(rho=2).plan()
 
+    def test_under_an_earlier_algorithm_is_the_table_that_was_stored(self, world: World) -> None:
+        with under_the_earlier_algorithm():
+            first = world.aggregates(out=world.out()).run()
+        world.lose()
+        assert values(world.aggregates(out=world.out()).run()) == values(first)
+        assert values(world.aggregates(out=world.out("again.csv")).run()) == values(first)
+        assert world.spent() == (PRICE, NOTHING)
+        for other in ({"max_keys": 7}, {"within_max_keys": True}):
+            with pytest.raises(Conflict):
+                world.aggregates(**other).run()
+
+    def test_by_an_earlier_version_gives_its_table_too(self, world: World) -> None:
+        """Before statistics named their mechanisms, the digest of the same request was another one."""
+        with earlier_version():
+            first = world.counts(aggregates=[Quantile("amount", 0, 30)]).run()
+        assert "mechanism" not in first.statement["parameters"]["statistics"][-1]
+        world.lose()
+        again = world.counts(aggregates=[Quantile("amount", 0, 30)])
+        assert again.digest != first.statement["request"]
+        assert values(again.run()) == values(first)
+        with pytest.raises(Conflict):
+            world.counts(aggregates=[Quantile("amount", 0, 30, intervals=True)]).run()
+        assert world.spent() == (PRICE, NOTHING)
+
     def test_is_left_by_what_stands_in_its_place(self, world: World) -> None:
         """A finished job does not replace what it did not write."""
         world.counts(out=world.out()).run()
@@ -534,6 +559,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> World:
     world.aggregates(job="aggregates", **TestOtherParameters.FIRST).run()
     world.spoil()
     return world
+
+
+@contextmanager
+def under_the_earlier_algorithm() -> Iterator[None]:
+    """Requests of aggregates have the names that they had before there was a census."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Aggregates, "parameters", property(lambda request: request._asked))
+        yield
 
 
 class TestOtherParameters:
@@ -571,6 +604,7 @@ class TestOtherParameters:
         [
             {"max_keys": 7},
             {"max_keys": "auto"},
+            {"within_max_keys": True},
             {"selection": "laplace"},
             {"selection_share": Fraction(1, 3)},
             {"selection_max_keys": 4},
@@ -618,17 +652,34 @@ class TestOtherParameters:
         assert world.wrong() == []
 
 
-def begin(world: World, **changed: Any) -> str:
+@contextmanager
+def earlier_version() -> Iterator[None]:
+    """Statistics do not name their mechanisms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Quantile, "mechanism", None)
+        yield
+
+
+def begin(world: World, make: Callable[..., Job] | None = None, **changed: Any) -> str:
     """Reserve, and fail at the first row; the rows are put back. What was told."""
     before = world.sales.read_bytes()
     world.spoil()
     with pytest.raises(EngineFailed) as failure:
-        world.counts(out=world.out(), **changed).run()
+        (make or World.counts)(world, out=world.out(), **changed).run()
     world.sales.write_bytes(before)
     return str(failure.value)
 
 
 class TestFailure:
+    def test_of_an_earlier_algorithm_is_made_good_by_this_one_under_its_one_charge(self, world: World) -> None:
+        """The guarantee is the same, and nothing of the first run was seen."""
+        with under_the_earlier_algorithm():
+            begin(world, World.aggregates)
+        assert world.spent() == (NOTHING, PRICE)
+        assert "bounding" in world.aggregates().run().statement
+        assert world.spent() == (PRICE, NOTHING)
+        assert world.wrong() == []
+
     """What was reserved stays reserved: a failure may depend on the data."""
 
     def test_tells_one_sentence_and_the_way_out(self, world: World) -> None:
@@ -668,6 +719,18 @@ class TestFailure:
         begin(world)
         released = world.counts(out=world.out()).run()
         assert values(read(target(world.out()))) == values(released)
+        assert world.spent() == (PRICE, NOTHING)
+        assert world.wrong() == []
+
+    def test_in_an_earlier_version_is_mended_by_this_one(self, world: World) -> None:
+        """Nothing of the first run was seen: the table is that of the mechanisms of today, under the same charge."""
+        quantile = {"aggregates": [Quantile("amount", 0, 30)]}
+        with earlier_version():
+            begin(world, **quantile)
+        assert world.spent() == (NOTHING, PRICE)
+        released = world.counts(**quantile).run()
+        assert released.statement["parameters"]["statistics"][-1]["mechanism"] == "quantile_choice/2"
+        assert values(world.counts(**quantile).run()) == values(released)
         assert world.spent() == (PRICE, NOTHING)
         assert world.wrong() == []
 

@@ -100,8 +100,8 @@ def test_every_kind_of_key_is_listed_selected_and_joined(column: str, parquet: P
         listed = released(job_of(parquet, key=column, keys=keys, delta=None))
         assert {row[column]: row["units"] for row in listed.rows} == expected
         found = [released(job_of(parquet, key=column, pipeline=name)) for name in ("plume", "naive")]
-    assert found[0].rows == found[1].rows
-    assert {row[column]: row["units"] for row in found[0].rows} == {k: n for k, n in expected.items() if n > 1}
+    for table in found:
+        assert {row[column]: row["units"] for row in table.rows} == {k: n for k, n in expected.items() if n > 1}
 
 
 def test_keys_that_no_file_could_hold_are_left_out_with_their_rows(tmp_path: Path) -> None:

@@ -17,12 +17,15 @@ from sfumato.engines.contributions import Affine
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.mechanisms.quantiles import QuantileTree
+from sfumato.mechanisms.quantile_tree import QuantileTree
+from sfumato.mechanisms.quantiles import Grid
 from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
 from sfumato.release.bounding import KeyOrder, Pairs
 from sfumato.release.bounding.pairs import MAX_VALUE_STEPS, PairCodes
+from sfumato.release.request import describe
 from sfumato.release.statistics.base import Share, SummedStatistic, Sums
-from sfumato.release.statistics.numeric import MAX_STEPS, POINTS, STEPS, Numeric
+from sfumato.release.statistics.numeric import MAX_STEPS, STEPS, Numeric
+from sfumato.release.statistics.quantile import FINE_STEPS
 
 INF, NAN = math.inf, math.nan
 ORDER = KeyOrder.of(b"a secret of these tests", "aggregate")
@@ -81,9 +84,12 @@ def test_what_one_pair_adds_to_each_sum_lies_within_its_most(
 def test_a_pair_adds_at_most_so_many_values_to_a_histogram(
     values: list[float], given: dict[str, Any], most: int
 ) -> None:
-    exact = Quantile("x", **given, values=most).parts(pairs_of(values), np.zeros(1, np.int64), 1)
+    statistic = Quantile("x", **given, values=most)
+    exact = statistic.parts(pairs_of(values), np.zeros(1, np.int64), 1)
     assert exact.counts.sum() == min(most, sum(not math.isnan(value) for value in values))
-    assert not len(exact.codes) or 0 <= exact.codes[0] <= exact.codes[-1] < POINTS
+    assert not len(exact.codes) or 0 <= exact.codes[0] <= exact.codes[-1] < statistic.grid.points
+    points = statistic.scale.at(np.array([0, statistic.grid.points - 1]))
+    assert float(statistic.scale.low) <= points[0] <= points[1] <= float(statistic.scale.high)
 
 
 @given(st.integers(1, 40), st.integers(1, 50))
@@ -114,12 +120,14 @@ def test_every_sum_gets_the_noise_of_its_own_sensitivity() -> None:
 
 def test_quantiles_spend_their_share_and_no_more() -> None:
     share = Share(Fraction(1, 3), 5)
-    tree = Quantile("x", 0, 1, values=4, quantiles=[0.1, 0.9])._tree(share)
-    assert tree == QuantileTree(rho=Fraction(1, 3), max_keys=5, max_values=4)
-    assert tree.noise.sigma_squared == 4 * 5 * 4**2 / (2 * Fraction(1, 3))
-    choice = Quantile("x", 0, 1, values=4)._choice(share)
-    assert share.rho - Fraction(1, 2**50) < choice.rho <= share.rho
-    assert (choice.max_keys, choice.max_values) == (5, 4)
+    tree = Quantile("x", 0, 1, step=0.01, values=4, quantiles=[0.1, 0.9], intervals=True)._tree(share)
+    assert tree == QuantileTree(rho=Fraction(1, 3), max_keys=5, max_values=4, points=101)
+    assert tree.noise.sigma_squared == tree.levels * 5 * 4**2 / (2 * Fraction(1, 3))
+    for wanted in ([0.5], [0.1, 0.9], [0.25, 0.5, 0.75]):
+        choices = Quantile("x", 0, 1, values=4, quantiles=wanted)._choices(share)
+        assert [choice.quantile for choice in choices] == [Fraction(str(part)) for part in wanted]
+        assert share.rho - Fraction(1, 2**50) < sum(choice.rho for choice in choices) <= share.rho
+        assert {(choice.max_keys, choice.max_values) for choice in choices} == {(5, 4)}
 
 
 @pytest.mark.parametrize("value", [INF, *(pytest.param(x, marks=pytest.mark.slow) for x in (1e300, 1e5, -1e300))])
@@ -177,6 +185,8 @@ def test_every_row_of_the_table_gets_every_column(size: int, rng: Rng) -> None:
         Variance("x", 0, 1),
         Quantile("x", 0, 1),
         Quantile("x", 0, 1, quantiles=(0.1, 0.5)),
+        Quantile("x", 0, 1, quantiles=(0.1, 0.5), intervals=True),
+        Quantile("x", 0, 1, step=1, quantiles=(0.1, 0.5)),
     ):
         found = statistic.release(statistic.nothing(size), size, share, rng)
         parts = [name + ending for name in statistic.names for ending in ("", "_low", "_high", "_deviation")]
@@ -221,11 +231,15 @@ def _arrays(exact: Any) -> tuple[Any, ...]:
         (lambda: Count(2.5), "count: must be a whole number"),
         (lambda: Mean("x", 0, 1, values=0), "values: must be at least 1"),
         (lambda: Mean("x", 0, 1, values=1001), "values: must be at most 1000"),
-        (lambda: Quantile("x", 0, 1, quantiles=0), "quantile: must lie strictly between 0 and 1"),
+        (lambda: Quantile("x", 0, 1, quantiles=0), "quantile: must lie strictly between 0 and 1; ask for 0.01 or 0.99"),
+        (lambda: Quantile("x", 0, 1, quantiles=1), "quantile: must lie strictly between 0 and 1; ask for 0.01 or 0.99"),
+        (lambda: Quantile("x", 0, 1, step=2), "quantile: the step of x must be between"),
+        (lambda: Quantile("x", step=1), "quantile: the step of x needs bounds"),
         (lambda: Quantile("x", 0, 1, quantiles=[0.5, 1.5]), "quantile: must lie strictly between 0 and 1"),
         (lambda: Quantile("x", 0, 1, quantiles=[]), "quantile: x needs 1 to 20 quantiles"),
         (lambda: Quantile("x", 0, 1, quantiles=[i / 30 for i in range(1, 30)]), "quantile: x needs 1 to 20"),
         (lambda: Quantile("x", 0, 1, quantiles=INF), "quantile: must be finite"),
+        (lambda: Quantile("x", 0, 1, intervals="yes"), "intervals: must be True or False"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(make: Any, message: str) -> None:
@@ -261,3 +275,103 @@ def test_intervals_of_a_mean_hold_for_few_people_and_means_at_a_bound(people: in
     low, high = (np.asarray(columns[f"x_mean_{end}"]) for end in ("low", "high"))
     assert np.mean((low <= where + 1e-6) & (where - 1e-6 <= high)) > 0.93
     assert np.all((low <= columns["x_mean"]) & (columns["x_mean"] <= high))
+
+
+# --- The grid of quantiles ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "step", "grid"),
+    [
+        ({"low": 0, "high": 5, "step": 0.5}, Fraction(1, 2), Grid(11)),
+        ({"low": 1, "high": 10, "step": 2}, Fraction(2), Grid(5)),
+        ({"low": -3, "high": 3.5, "step": 1}, Fraction(1), Grid(7)),
+        ({"low": 0, "high": 100}, Fraction(1, 1000), Grid(100_001, 0, 4)),
+        ({"low": 0, "high": 99}, Fraction(1, 10_000), Grid(990_001, 0, 4)),
+        ({"low": -20, "high": 10}, Fraction(1, 10_000), Grid(300_001, -200_000, 4)),
+        ({"low": 0, "high": 10**9}, Fraction(10_000), Grid(100_001, 0, 4)),
+        ({"low": Fraction(1, 3), "high": 1}, Fraction(1, 10**6), Grid(666_667)),
+    ],
+)
+def test_quantiles_lie_on_the_grid_of_the_step(given: dict[str, Any], step: Fraction, grid: Grid) -> None:
+    """A step that is not given is a power of ten; then round numbers weigh more, where 0 is on the grid."""
+    statistic = Quantile("x", **given)
+    assert (statistic.scale.step, statistic.grid) == (step, grid)
+
+
+@given(bounds())
+def test_a_usual_step_is_a_power_of_ten_with_steps_enough(given: dict[str, Any]) -> None:
+    low, high = given["low"], given["high"]
+    scale = Quantile("x", low, high).scale
+    assert FINE_STEPS <= (high - low) / scale.step < 10 * FINE_STEPS
+    assert {*str(max(scale.step, 1 / scale.step))} <= {"1", "0"}
+
+
+def test_values_are_those_that_were_written() -> None:
+    scale = Quantile("x", 0, 1, step=0.01).scale
+    assert scale.at(np.arange(101)).tolist() == [place / 100 for place in range(101)]
+    assert scale.places(scale.at(np.arange(101))).tolist() == [*range(101)]
+    fine = Quantile("x", 0, 1, step=Fraction(1, 3) + Fraction(1, 10**90)).scale
+    assert fine.at(np.arange(3)).tolist() == pytest.approx([0, 1 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "by_tree"),
+    [
+        ({"step": 0.5}, [0.5], False),
+        ({"step": 0.5}, [0.25, 0.75], True),
+        ({"step": 0.05}, [0.25, 0.5, 0.75], False),
+        ({"step": 0.05}, [0.2, 0.4, 0.6, 0.8], True),
+        ({}, [0.1, 0.3, 0.5, 0.7, 0.9], False),
+        ({}, [i / 10 for i in range(1, 10)], True),
+        ({"intervals": True}, [0.5], True),
+    ],
+)
+def test_a_few_quantiles_are_chosen_and_many_come_from_a_tree(
+    given: dict[str, Any], wanted: list[float], by_tree: bool, rng: Rng
+) -> None:
+    """By parameters only; which it is, is in the digest; those that are chosen have no interval, and say so."""
+    statistic = Quantile("x", 0, 5, quantiles=wanted, **given)
+    assert statistic.by_tree == by_tree
+    [described] = describe([statistic])
+    assert described["mechanism"] == ("quantile_tree/2" if by_tree else "quantile_choice/2")
+    found = statistic.release(statistic.nothing(3), 3, Share(Fraction(1), 1), rng)
+    ends = [found[f"{name}_{end}"] for name in statistic.names for end in ("low", "high", "deviation")]
+    assert all((column == [None] * 3) is not by_tree for column in map(list, ends))
+    assert ("no interval" in statistic.ends("it")[0]) is ("no interval" in statistic.spread) is not by_tree
+    values = np.array([found[name] for name in statistic.names])
+    assert (np.diff(values, axis=0) >= 0).all()
+
+
+def test_a_quantile_of_bounds_that_are_still_to_be_found_has_its_mechanism() -> None:
+    """The same as with any bounds: the digest is known before the bounds are."""
+    for wanted in ([0.5], [i / 20 for i in range(1, 20)]):
+        lacking = Quantile("x", quantiles=wanted)
+        assert {lacking.mechanism} == {
+            lacking.with_bounds(Fraction(low), Fraction(high)).mechanism for low, high in ((0, 1), (-8, 64), (0, 2**30))
+        }
+
+
+def test_a_quantile_of_too_many_parts_is_refused_by_a_choice_only() -> None:
+    third = 0.3333333333333333
+    with pytest.raises(
+        InvalidArgument, match=r"^quantile: quantiles of x must be fractions of at most 1,000,000 parts"
+    ):
+        Quantile("x", 0, 1, quantiles=third).laws(Share(Fraction(1), 1))
+    assert Quantile("x", 0, 1, quantiles=third, intervals=True).laws(Share(Fraction(1), 1))
+
+
+def test_the_law_of_a_choice_says_how_far_off_it_may_be() -> None:
+    law = Quantile("x", 0, 5, step=0.5).laws(Share(Fraction(1, 8), 1))["choice of a point"]
+    assert law == "exponential mechanism, epsilon 1 per key, 19 times in 20 at most 6 values off"
+
+
+@pytest.mark.parametrize("q", [0.01, 0.5, 0.99])
+def test_equal_values_are_found(q: float, rng: Rng) -> None:
+    """Ratings of one kind, zeros, and a number below zero: at this rho the median of 100 equal values is no other."""
+    for value, low, high in ((3.5, 0, 5), (0.0, 0, 30), (-7.0, -10, 10)):
+        for step in (0.5, None):
+            statistic = Quantile("x", low, high, step=step, quantiles=q)
+            pairs = pairs_of([value] * 100, people=list(range(100)))
+            found = statistic.release(statistic.parts(pairs, pairs.keys, 1), 1, Share(Fraction(100), 1), rng)
+            assert found[statistic.names[0]].tolist() == [value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.census import KeysPerPerson
+from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, Estimand, bounding_record
 from sfumato.release.table import Released
 
 HOSTILE = (
@@ -183,6 +186,69 @@ class TestPictures:
         guarantee = counted().statement["guarantee"]
         released = counted(("a", 90), guarantee={**guarantee, "epsilon": 3.14121})
         assert "epsilon 3.142 at delta 2e-06" in released.lines()["guarantee"]
+
+
+class TestWhichNumberAnIntervalIsFor:
+    CENSUS = KeysPerPerson((500, 100, 80, 60, *[0] * 21), Fraction(4))
+
+    def said(self, keys: str | None, *, clamped: bool = False, grows: bool = True, **changes: Any) -> Released:
+        made = counted(("a", 90), ("b", 40), bounding=[bounding_record(ALL_KEYS, 2, self.CENSUS)], **changes)
+        told = Estimand(keys, clamped, grows).to_dict()
+        columns = [column | (told if column["role"] == "statistic" else {}) for column in made.statement["columns"]]
+        return replace(made, statement={**made.statement, "columns": columns})
+
+    @pytest.mark.parametrize(
+        ("keys", "clamped", "heading", "number"),
+        [
+            (None, False, "95 %, true number", "for the true number"),
+            (None, True, "95 %, clamped", "for the number after clamping"),
+            (ALL_KEYS, False, "95 %, bounded", "for the number after bounding, too low by about 17 %"),
+            (
+                ALL_KEYS,
+                True,
+                "95 %, bounded and clamped",
+                "for the number after bounding and clamping, too low by about",
+            ),
+            (RELEASED_KEYS, False, "95 %, bounded", "for the number after bounding, and what bounding dropped was not"),
+        ],
+    )
+    def test_is_said_in_tables_charts_and_pages(
+        self, keys: str | None, clamped: bool, heading: str, number: str
+    ) -> None:
+        released = self.said(keys, clamped=clamped)
+        figures = released.figures()
+        assert figures.within_heading == heading
+        assert figures.about().startswith(f"95 % intervals are {number}")
+        assert number in released.chart().spec["title"]["subtitle"]
+        assert heading in released._repr_html_()
+        assert f"units: 95 % {number}" in released._repr_html_()
+        assert released.lines()["intervals"].startswith(f"units: 95 % {number}")
+        assert str(released.estimand("units")).startswith(number)
+
+    def test_a_number_that_bounding_can_raise_is_not_called_too_low(self) -> None:
+        words = str(self.said(ALL_KEYS, clamped=True, grows=False).estimand("units"))
+        assert words == "for the number after bounding and clamping, without about 17 % of the (person, key) pairs"
+
+    def test_what_was_dropped_is_told_with_its_own_bound(self) -> None:
+        line = self.said(ALL_KEYS).lines()["bounding"]
+        assert line.startswith("at most 2 keys per person, which drops about 17 % (95 %: 16 % to ")
+        stated = self.said(None, parameters={"within_max_keys": True}).lines()["bounding"]
+        assert stated.endswith("no person has more than max_keys keys, as the publisher states")
+
+    @pytest.mark.parametrize(
+        ("method", "number"),
+        [("pcr", "the true number"), *((name, "the number after bounding") for name in ("plume", "fast"))],
+    )
+    def test_of_an_earlier_version_follows_from_its_method(self, method: str, number: str) -> None:
+        assert counted(("a", 90), method=method).estimand("units").number == number
+        other = table([("a", 1.0, 0.0, 2.0, 0.5)], {"k": "text"}, {"x_mean": "number"}, method=method)
+        assert other.estimand("x_mean").number == "the number after bounding and clamping"
+
+    def test_a_number_without_an_interval_has_none(self) -> None:
+        released = table([("a", 5.0, None, None, None)], {"k": "text"}, {"x_q50": "number"})
+        figures = released.figures()
+        assert (figures.intervals, figures.within(0), "95 %" in figures.about()) == ((), "", False)
+        assert released.lines()["intervals"] == "x q50: no intervals"
 
 
 def test_a_million_rows_are_no_trouble() -> None:

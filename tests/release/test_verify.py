@@ -14,6 +14,8 @@ import pytest
 
 from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.census import KeysPerPerson
+from sfumato.release.estimand import ALL_KEYS, bounding_record
 from sfumato.release.outputs import target
 from sfumato.release.table import Released
 from sfumato.release.verify import differences
@@ -59,6 +61,16 @@ def edited(out: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
     change(said)
     file.write_text(json.dumps(said))
     return differences(target(str(out)))
+
+
+def saved_again(out: Path) -> None:
+    bounded().write(out, overwrite=True)
+
+
+def bounded() -> Released:
+    """People in at most two keys, of a census that says what that dropped."""
+    census = KeysPerPerson((500, 100, 80, 60, *[0] * 21), Fraction(4))
+    return counted(("a", 90), ("b", 80), ("c", 70), bounding=[bounding_record(ALL_KEYS, 2, census)])
 
 
 class TestTheTable:
@@ -239,6 +251,44 @@ class TestTheStatement:
     )
     def test_other_edits_are_told(self, change: dict[str, Any], told: str, tmp_path: Path) -> None:
         assert edited(saved(tmp_path), lambda said: said.update(change)) == [told]
+
+    def test_what_was_dropped_follows_from_the_census(self, tmp_path: Path) -> None:
+        out = saved(tmp_path, bounded())
+        assert differences(target(str(out))) == []
+        for change in (
+            {"dropped": 0.0},
+            {"dropped_low": 0.9},
+            {"dropped_high": 0.01},
+            {"dropped_high": None},
+            {"dropped": "much"},
+            {"max_keys": 3},
+        ):
+            told = edited(out, lambda said, change=change: said["bounding"][0].update(change))
+            assert told == ["what bounding is said to have dropped does not follow from the census"]
+            saved_again(out)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"census": None},
+            {"census": {}},
+            {"census": {"people": [1, 2], "variance": "4", "keys": None}},
+            {"census": {"people": ["x"], "variance": "4", "keys": 1}},
+            {"census": {"people": [10**30], "variance": "4", "keys": 1}},
+            {"census": {"people": [1], "variance": "1e999999999", "keys": 1}},
+            {"census": {"people": [1], "variance": "0", "keys": 1}},
+            {"max_keys": "two"},
+            {"max_keys": 0},
+        ],
+    )
+    def test_a_census_that_is_none_is_told(self, change: dict[str, Any], tmp_path: Path) -> None:
+        out = saved(tmp_path, bounded())
+        [told] = edited(out, lambda said: said["bounding"][0].update(change))
+        assert told == "a census in the statement is not what it should be"
+
+    @pytest.mark.parametrize("records", [None, {}, ["x", 3], [[]]])
+    def test_records_that_are_none_are_passed_over(self, records: Any, tmp_path: Path) -> None:
+        assert edited(saved(tmp_path, bounded()), lambda said: said.update(bounding=records)) == []
 
     def test_swapped_columns_are_told(self, tmp_path: Path) -> None:
         [told] = edited(saved(tmp_path), lambda said: said["columns"].reverse())

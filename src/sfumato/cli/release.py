@@ -104,7 +104,12 @@ def counts(as_json: bool, **options: Any) -> None:
     "--max-keys",
     required=True,
     metavar="L|auto",
-    help="Keys that a person counts for; auto: chosen from the data, privately.",
+    help="Keys that a person counts for; auto: as few as drop at most 5 % of (person, key) pairs, chosen privately.",
+)
+@click.option(
+    "--within-max-keys",
+    is_flag=True,
+    help="You state that no person has more than L keys. Then no budget measures what bounding drops.",
 )
 @click.option(
     "--selection-max-keys",
@@ -127,7 +132,11 @@ def counts(as_json: bool, **options: Any) -> None:
     show_default=True,
     help="How contributions are bounded.",
 )
-@click.option("--rebound/--no-rebound", default=None, help="Count people again on the selected keys, or do not.")
+@click.option(
+    "--rebound/--no-rebound",
+    default=None,
+    help="Count people again on the selected keys, or do not.  [default: if bounding drops over 10 % of pairs]",
+)
 @click.option("--keys", metavar="FILE", help="Public keys: a file with the key columns. No key is selected.")
 @with_price
 @with_job
@@ -149,7 +158,7 @@ def aggregate(as_json: bool, **options: Any) -> None:
     statistics = read_statistics(options)
     if options["units"] or not statistics:
         statistics = [Units(), *statistics]
-    names = ("selection_max_keys", "selection", "selection_share", "pipeline", "rebound", "keys")
+    names = ("within_max_keys", "selection_max_keys", "selection", "selection_share", "pipeline", "rebound", "keys")
     asked = {name: options[name] for name in names} | {"max_keys": read_max_keys(options["max_keys"])}
     _run(as_json, options, aggregates_job, asked, statistics)
 
@@ -215,7 +224,7 @@ def verify(as_json: bool, file: str) -> None:
     """Check a released table against its statement.
 
     Checks that the table is the released one, and that the guarantee in the statement follows from its steps. Lists
-    every difference and exits with 1 if there is one.
+    every difference and exits with 1 if there is one. Says which number the intervals are for.
 
     \b
       sfumato release verify counts.parquet
@@ -224,16 +233,22 @@ def verify(as_json: bool, file: str) -> None:
 
     from sfumato.cli.terminal.text import bullets, paragraphs
     from sfumato.release import outputs
+    from sfumato.release.estimand import bounding_lines
     from sfumato.release.verify import differences
 
-    problems = differences(outputs.target(file))
+    place = outputs.target(file)
+    problems = differences(place)
+    table = None if problems else outputs.read(place)
+    intervals = [] if table is None else table.interval_lines()
+    bounding = [] if table is None else bounding_lines(table.statement)
 
     def page() -> RenderableType:
         if problems:
             return Group(paragraphs("The table and its statement differ:"), "", bullets(problems))
-        return paragraphs("The table is the one that was released, and its guarantee follows from its steps.")
+        verified = "The table is the one that was released, and its guarantee follows from its steps."
+        return Group(paragraphs(verified), "", bullets([*intervals, *bounding]))
 
-    print_result({"problems": problems}, page, as_json=as_json)
+    print_result({"problems": problems, "intervals": intervals, "bounding": bounding}, page, as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)
 

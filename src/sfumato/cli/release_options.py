@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 _NAMES = (
     *("unit", "key", "filter", "database", "memory", "rho", "epsilon", "delta", "relative_error", "limit", "refine"),
     *STATISTICS,
-    *("aggregates_share", "max_keys", "selection_max_keys", "selection_share", "keys", "out", "config", "budget"),
+    *(
+        "aggregates_share",
+        "max_keys",
+        "within_max_keys",
+        "selection_max_keys",
+        "selection_share",
+        "keys",
+        "out",
+        "config",
+        "budget",
+    ),
     *("job", "statistic", "top"),
 )
 JOB_OPTIONS = {
@@ -72,6 +82,7 @@ with_statistics = with_options(
         metavar="N",
         help="Values per person and key.",
     ),
+    click.option("--quantile-intervals", "intervals", is_flag=True, help="Quantiles with intervals, less accurate."),
     click.option("--auto-bounds", is_flag=True, help="Find bounds that are left out, for a part of the budget."),
 )
 with_job = with_options(
@@ -92,37 +103,35 @@ def read_statistics(options: dict[str, Any]) -> list[Statistic]:
     for name, kind in STATISTICS.items():
         given = options.get(f"statistic_{name}")
         texts = given if isinstance(given, tuple) else () if given in (None, False) else (given,)
-        asked += [kind.load()(**_read_arguments(f"--{name}", kind, text, options["values"])) for text in texts]
+        common = {each: options[each] for each in ("values", "intervals") if each in kind.takes}
+        asked += [kind.load()(**_read_arguments(f"--{name}", kind, text), **common) for text in texts]
     return asked
 
 
-def _read_arguments(option: str, kind: StatisticKind, text: str, values: int) -> dict[str, Any]:
+def _read_arguments(option: str, kind: StatisticKind, text: str) -> dict[str, Any]:
     """The arguments of a statistic, from the text of its option."""
     if "cap" in kind.takes:
         return {"cap": _read_whole(option, text)}
     if "column" not in kind.takes:
         return {}
-    given: dict[str, Any] = {"values": values} if "values" in kind.takes else {}
+    given: dict[str, Any] = {}
     if "quantiles" in kind.takes:
         rest, _, quantiles = text.rpartition(":")
         if not rest:
             raise InvalidArgument(option, f"write {text}:0:100:0.5 or, with --auto-bounds, {text}:0.5")
         given["quantiles"], text = [_read_exact(option, share) for share in quantiles.split(",")], rest
-    column, low, high, step = _read_bounds(option, text, step="step" in kind.takes)
-    return given | {"column": column, "low": low, "high": high} | ({"step": step} if "step" in kind.takes else {})
+    return given | _read_bounds(option, text, quantiles="quantiles" in kind.takes)
 
 
-def _read_bounds(
-    option: str, text: str, *, step: bool = True
-) -> tuple[str, Fraction | None, Fraction | None, Fraction | None]:
+def _read_bounds(option: str, text: str, *, quantiles: bool) -> dict[str, Any]:
     """The column, its bounds if there are any, and its step if there is one."""
     column, *texts = text.split(":")
-    if not column or len(texts) not in ((0, 2, 3) if step else (0, 2)):
-        form = "COLUMN:LOW:HIGH[:STEP]" if step else "COLUMN:LOW:HIGH:QUANTILES"
-        raise InvalidArgument(option, f"{text!r} must be {form}, such as amount:0:100")
-    numbers: list[Fraction | None] = [_read_exact(option, number) for number in texts]
-    low, high, given = [*numbers, None, None, None][:3]
-    return column, low, high, given
+    if not column or len(texts) not in (0, 2, 3):
+        ending, example = (":QUANTILES", ":0.5,0.9") if quantiles else ("", "")
+        form = f"COLUMN:LOW:HIGH[:STEP]{ending}, such as amount:0:100{example}"
+        raise InvalidArgument(option, f"{text!r} must be {form}")
+    numbers = [_read_exact(option, number) for number in texts]
+    return {"column": column, **dict(zip(("low", "high", "step"), numbers, strict=False))}
 
 
 def _read_exact(option: str, text: str) -> Fraction:

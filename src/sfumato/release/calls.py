@@ -12,12 +12,13 @@ from sfumato.accounting.numbers import Number, positive, whole
 from sfumato.config import Config, load_config
 from sfumato.errors import InvalidArgument, nearest
 from sfumato.release import outputs
-from sfumato.release.aggregates import Aggregates, Pipeline, Selection
+from sfumato.release.aggregates import Aggregates, Pipeline
 from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.counts import Counts
 from sfumato.release.guarantee import ReleaseGuarantee, as_written
 from sfumato.release.job import Job, Payer
 from sfumato.release.request import Progress, budget_share, quiet, without_bounds
+from sfumato.release.selection import Selection
 from sfumato.release.source import Reading
 from sfumato.release.statistics import STATISTICS
 from sfumato.release.statistics.base import Statistic
@@ -106,6 +107,7 @@ def aggregates_job(
     key: str | Sequence[str],
     aggregates: Sequence[Statistic] = (Units(),),
     max_keys: int | Literal["auto"],
+    within_max_keys: bool = False,
     rho: Number | None = None,
     epsilon: Number | None = None,
     delta: Number | None = None,
@@ -121,14 +123,19 @@ def aggregates_job(
 ) -> Job:
     """A release of aggregates that has not been run.
 
-    A person counts for at most `max_keys` keys. Keys are selected by noisy counts, in which a person counts for
-    `selection_max_keys`; or they are public, and `keys` is a file of them. `rebound` says whether people are counted
-    again on the selected keys (see `sfumato.release.aggregates` for what happens where it is not given).
+    A person counts for at most `max_keys` keys. A census, for a part of the budget, tells how many (person, key) pairs
+    that drops; "auto" chooses by it. `within_max_keys=True` states that every person has at most `max_keys` keys: then
+    there is no census, and the intervals of people are for the true number. State it only if you know it without the
+    rows. Keys are selected by noisy counts, in which a person counts for `selection_max_keys`; or they are public, and
+    `keys` is a file of them. `rebound` says whether people are counted again on the selected keys; by default the
+    census decides.
     """
     _one_of("selection", selection, Selection)
     _one_of("pipeline", pipeline, Pipeline)
     if keys is not None and not (selection == "auto" and selection_max_keys is None and selection_share is None):
         raise InvalidArgument("keys", "are public, so nothing is selected; leave selection's options out")
+    if within_max_keys and max_keys == "auto":
+        raise InvalidArgument("within_max_keys", "needs max_keys: the number of keys that no person is above")
     if pipeline == "fast" and selection_max_keys not in (None, max_keys):
         raise InvalidArgument("selection_max_keys", "must be max_keys with the fast pipeline, which bounds once")
     statistics = _check_statistics(aggregates, auto_bounds=auto_bounds)
@@ -139,6 +146,7 @@ def aggregates_job(
         guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=keys is None),
         statistics=statistics,
         max_keys=None if max_keys == "auto" else whole("max_keys", max_keys, at_least=1, at_most=MAX_KEYS),
+        within_max_keys=within_max_keys,
         selection_max_keys=_max_keys("selection_max_keys", selection_max_keys),
         selection=selection,
         selection_share=None if selection_share is None else budget_share("selection_share", selection_share),

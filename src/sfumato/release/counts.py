@@ -25,10 +25,16 @@ from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
 from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease
 from sfumato.mechanisms.random import Rng
-from sfumato.release.aggregates import finders, laws_in_words
 from sfumato.release.bounding import MAX_KEYS, count_people
 from sfumato.release.guarantee import Spending
-from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
+from sfumato.release.measurement import (
+    Bounded,
+    build_table,
+    describe_bounds,
+    finders,
+    laws_in_words,
+    with_found_bounds,
+)
 from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
 from sfumato.release.statistics.base import Column, Share, Statistic, count_columns
 from sfumato.release.statistics.numeric import Numeric

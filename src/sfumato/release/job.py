@@ -102,8 +102,14 @@ class Job:
     @property
     def digest(self) -> str:
         """A name for the request and who pays for it."""
+        return self._digests[0]
+
+    @property
+    def _digests(self) -> tuple[str, ...]:
+        """Its digest, and those that the same job had under earlier algorithms: what was charged is charged once."""
         payer = "" if self.payer is None else self.payer.budget
-        return hashlib.sha256(context(request=self.request.digest, budget=payer)).hexdigest()
+        contexts = (context(request=digest, budget=payer) for digest in self.request.digests)
+        return tuple(hashlib.sha256(encoded).hexdigest() for encoded in contexts)
 
     def plan(self) -> dict[str, Any]:
         """What would be done and what it would cost. Reads no row."""
@@ -241,7 +247,7 @@ class Job:
     def _written(self) -> bool:
         """Whether what stands at `out` is the table of this job."""
         standing = self._standing
-        return self.name is not None and (standing.get("job"), standing.get("request")) == (self.name, self.digest)
+        return self.name is not None and standing.get("job") == self.name and standing.get("request") in self._digests
 
     @property
     def _standing(self) -> Mapping[str, Any]:
@@ -252,7 +258,7 @@ class Job:
             return {}
 
     def _check_same(self, statement: Mapping[str, Any]) -> None:
-        if statement.get("job") == self.name and statement.get("request") != self.digest:
+        if statement.get("job") == self.name and statement.get("request") not in self._digests:
             words = f"job {self.name} was begun with other parameters; give this release another name"
             raise Conflict(words, reused=True)
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sfumato.engines.contributions import Contributions
 from sfumato.mechanisms.bounds import BINS, FoundBounds, NumericBounds, bins
+from sfumato.mechanisms.census import MAX_SEEN
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
-from sfumato.release.bounding import KeyOrder, Pairs, fold_pairs
-from sfumato.release.guarantee import Spending
+from sfumato.release.bounding import KeyOrder, Pairs, fold_pairs, keys_per_person
+from sfumato.release.estimand import RELEASED_KEYS, Estimand
+from sfumato.release.guarantee import Spending, root
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.statement import key_columns, statistic_columns
 from sfumato.release.statistics.base import Column, Share, Statistic
 from sfumato.release.statistics.numeric import Numeric
+from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
+
+_WIDEST = Fraction(1), Fraction(2)
+"""Of the bounds that can be found, these need the most noise for their step: they are furthest from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +41,34 @@ class Bounded:
     codes: Integers
     within: bool = True
 
+    def people_by_keys(self) -> Integers:
+        """How many people have n of the keys, by n, before they are bounded."""
+        return keys_per_person(self.contributions, MAX_SEEN + 1, within=self.codes)
+
     def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Column]:
         """Every statistic of every key, with noise."""
+        return self._noisy(shares, self._fold(*self._sums(shares)), rng)
+
+    def columns_and_people(self, shares: Mapping[Statistic, Share], rng: Rng) -> tuple[dict[str, Column], Integers]:
+        """`columns` and `people_by_keys`, by one look at the rows."""
+        start, parts = self._sums(shares)
+
+        def count(pairs: Pairs, places: Integers) -> list[Any]:
+            return [*parts(pairs, places), pairs.people_by_keys(MAX_SEEN + 1)]
+
+        *exact, people = self._fold([*start, np.zeros(MAX_SEEN + 2, np.int64)], count)
+        return self._noisy(shares, exact, rng), people
+
+    def _sums(self, shares: Mapping[Statistic, Share]) -> tuple[list[Any], Callable[[Pairs, Integers], list[Any]]]:
+        """What the statistics add up from, and what a set of people adds. Lost keys go to a row after the last."""
+        size = len(self.codes) + 1
+        start = [statistic.nothing(size) for statistic in shares]
+        return start, lambda pairs, places: [statistic.parts(pairs, places, size) for statistic in shares]
+
+    def _noisy(self, shares: Mapping[Statistic, Share], sums: Sequence[Any], rng: Rng) -> dict[str, Column]:
         size = len(self.codes)
-        # Lost keys go to a row after the last.
-        start = [statistic.nothing(size + 1) for statistic in shares]
-
-        def parts(pairs: Pairs, places: Integers) -> list[Any]:
-            return [statistic.parts(pairs, places, size + 1) for statistic in shares]
-
         columns: dict[str, Column] = {}
-        for (statistic, share), exact in zip(shares.items(), self._fold(start, parts), strict=True):
+        for (statistic, share), exact in zip(shares.items(), sums, strict=True):
             source = rng.child(purpose="statistic", names=list(statistic.names))
             columns |= statistic.release(exact.first(size), size, share, source)
         return columns
@@ -85,6 +109,36 @@ class Bounded:
         return start
 
 
+def finders(lacking: Sequence[Numeric], rho: Fraction, max_keys: int) -> dict[Numeric, NumericBounds]:
+    """How the bounds of some statistics are found, each for an equal part of rho."""
+    made = {}
+    for statistic in lacking:
+        epsilon, contributions = root(2 * rho / len(lacking)), max_keys * statistic.samples
+        made[statistic] = NumericBounds(epsilon=epsilon, contributions=contributions)
+    return made
+
+
+def laws_in_words(
+    bounds: Mapping[Numeric, NumericBounds],
+    finding: Fraction,
+    shares: Mapping[Statistic, Share],
+    found: Mapping[Statistic, Statistic] | None = None,
+) -> list[Spending]:
+    """What is spent on bounds and statistics. Refuses noise that cannot be drawn, whatever bounds will be found."""
+    spent = []
+    for lacking, finder in bounds.items():
+        law = f"discrete Laplace, scale {float(finder.noise.scale):,.4g}"
+        spent.append(Spending(f"bounds of {', '.join(lacking.names)}", law, finding / len(bounds)))
+    for statistic, share in shares.items():
+        known = statistic not in bounds or found is not None
+        drawn = (found or {}).get(statistic, statistic)
+        if not known:
+            drawn = replace(statistic, low=_WIDEST[0], high=_WIDEST[1])  # type: ignore[type-var]
+        laws = "; ".join(f"{name}: {law}" for name, law in drawn.laws(share).items())
+        spent.append(Spending(", ".join(statistic.names), laws if known else "as the bounds will need", share.rho))
+    return spent
+
+
 def with_found_bounds(bounds: Mapping[Numeric, FoundBounds]) -> dict[Statistic, Statistic]:
     """The statistics with the bounds that were found."""
     return {statistic: statistic.with_bounds(ends.low, ends.high) for statistic, ends in bounds.items()}
@@ -98,6 +152,10 @@ def describe_bounds(bounds: Mapping[Numeric, FoundBounds]) -> dict[str, dict[str
     }
 
 
+def estimand_of(statistic: Statistic, bounded_by: str | None) -> Estimand:
+    return Estimand(bounded_by, statistic.clamped, statistic.grows)
+
+
 def build_table(
     request: ReleaseRequest,
     rows: Rows,
@@ -106,9 +164,19 @@ def build_table(
     columns: Mapping[str, Column],
     spent: Sequence[Spending],
     found: Mapping[str, Any],
+    estimands: Sequence[Estimand | None] | None = None,
 ) -> Released:
-    """The table and its statement: the largest first by its first statistic, ties in the fixed order of codes."""
-    entries = [*key_columns(rows.kinds), *(column for each in statistics for column in statistic_columns(each))]
+    """The table and its statement: the largest first by its first statistic, ties in the fixed order of codes.
+
+    `estimands` has which number the intervals of each statistic are for. Without it, people count for all of their
+    keys, and other statistics were bounded to the `max_keys` that were `found`.
+    """
+    if estimands is None:
+        by = RELEASED_KEYS if found.get("max_keys", len(codes)) < len(codes) else None
+        estimands = [None if isinstance(each, Units) else estimand_of(each, by) for each in statistics]
+    entries = key_columns(rows.kinds)
+    for each, estimand in zip(statistics, estimands, strict=True):
+        entries += statistic_columns(each, estimand)
     first = np.asarray(columns[statistics[0].names[0]], np.float64)
     order = np.lexsort((codes, -first))
     keys = rows.contributions.keys(codes[order])

@@ -82,8 +82,24 @@ class ReleaseRequest(ABC):
     @property
     def digest(self) -> str:
         """A name for the parameters: the same for the same request."""
-        named = {"source": self.source, "method": self.method, "guarantee": self.guarantee.to_dict(), **self.parameters}
+        return self.digests[0]
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Its digest, and those of the same request under earlier algorithms, which had other parameters."""
+        plain = [_without_mechanism(each) for each in describe(self.statistics)]
+        asked = [self.parameters, *self.earlier_parameters]
+        every = [*asked, *({**each, "statistics": plain} for each in asked)]
+        return tuple(dict.fromkeys(self._digest(each) for each in every))
+
+    def _digest(self, parameters: Mapping[str, Any]) -> str:
+        named = {"source": self.source, "method": self.method, "guarantee": self.guarantee.to_dict(), **parameters}
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
+        """The parameters of the same request under earlier algorithms: a job that was finished then is still known."""
+        return ()
 
     def check(self, source: Source) -> None:
         """Refuse what does not fit the source, before anything is charged. Reads no row but those of public keys."""
@@ -153,11 +169,19 @@ def without_bounds(statistics: Sequence[Statistic]) -> list[Numeric]:
 
 def describe(statistics: Sequence[Statistic]) -> list[dict[str, Any]]:
     """Statistics as parameters of a request."""
+    return [{"statistic": each.word} | _described(each) for each in statistics]
+
+
+def _described(statistic: Statistic) -> dict[str, Any]:
     # The names of the fields are in the digest and in the statement: a field that is renamed keeps its old name here.
-    return [
-        {"statistic": each.word} | {part.name: _to_json(getattr(each, part.name)) for part in fields(each)}  # type: ignore[arg-type]
-        for each in statistics
-    ]
+    values = {part.name: getattr(statistic, part.name) for part in fields(statistic)}  # type: ignore[arg-type]
+    # What is not asked for is left out: a request that does not ask for a new option keeps its digest.
+    said = {name: _to_json(value) for name, value in values.items() if value is not False}
+    return said if statistic.mechanism is None else {"mechanism": statistic.mechanism, **said}
+
+
+def _without_mechanism(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in described.items() if name != "mechanism"}
 
 
 def _to_json(value: Any) -> Any:

@@ -12,6 +12,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.query.request import unique_object
 
 if TYPE_CHECKING:
+    from sfumato.release.estimand import Estimand
     from sfumato.release.statistics.base import Statistic
     from sfumato.release.table import Released
 
@@ -38,19 +39,22 @@ def key_columns(kinds: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def statistic_columns(statistic: Statistic) -> list[dict[str, Any]]:
-    """The entries of a statistic's columns."""
+def statistic_columns(statistic: Statistic, estimand: Estimand | None = None) -> list[dict[str, Any]]:
+    """The entries of a statistic's columns; `estimand` says which number its intervals are for."""
+    number = "what the noise did" if estimand is None else estimand.number
     roles = {
         "statistic": (statistic.kind, statistic.describes),
-        "low": (statistic.kind, "lower end of a 95 % interval for what the noise did"),
-        "high": (statistic.kind, "upper end of it"),
+        "low": (statistic.kind, statistic.ends(number)[0]),
+        "high": (statistic.kind, statistic.ends(number)[1]),
         "deviation": ("number", statistic.spread),
     }
-    return [
+    entries: list[dict[str, Any]] = [
         {"name": name + ENDINGS[role], "type": kind, "role": role, "statistic": name, "meaning": meaning}
         for name in statistic.names
         for role, (kind, meaning) in roles.items()
     ]
+    told = {} if estimand is None else estimand.to_dict()
+    return [entry | (told if entry["role"] == "statistic" else {}) for entry in entries]
 
 
 def statement_types(statement: Mapping[str, Any]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato import show
 from sfumato.errors import InvalidArgument, nearest
+from sfumato.release.estimand import Estimand, bounding_lines, read_estimand
 from sfumato.show import Chart, Figures, cell, heading
 from sfumato.wire.frames import arrow_stream, pandas_frame, polars_frame
 
@@ -110,6 +111,14 @@ class Released:
         columns = self.statement["columns"]
         return next((at["name"] for at in columns if (at["role"], at["statistic"]) == (role, statistic)), None)
 
+    def estimand(self, statistic: str) -> Estimand:
+        """Which number the intervals of a statistic are for: the true one, or the one after bounding and clamping."""
+        return read_estimand(self.statement, self._statistic(statistic))
+
+    def has_intervals(self, statistic: str) -> bool:
+        low = self.beside(statistic, "low")
+        return low is not None and not (len(self) and np.isnan(self.data[low].astype(float)).all())
+
     def figures(self, top: int = TOP, statistic: str | None = None) -> Figures:
         """The `top` largest rows of a statistic as a picture needs them."""
         if top < 1:
@@ -117,13 +126,18 @@ class Released:
         measure = self._statistic(statistic)
         chosen = self._largest(measure, top)
         keys = [[cell(value) for value in _to_list(self.data[name][chosen])] for name in self.keys]
+        estimand, bounded = self.estimand(measure), self.has_intervals(measure)
+        ends = zip(self._end(measure, "low", chosen), self._end(measure, "high", chosen), strict=True)
         return Figures(
             by=tuple(self.keys),
             keys=tuple(zip(*keys, strict=True)) if keys else ((),) * len(chosen),
             measure=measure,
             counts=tuple(_to_list(self.data[measure][chosen])),
             thinned=self.statement["parameters"].get("selection") != "public keys",
-            intervals=tuple(zip(self._end(measure, "low", chosen), self._end(measure, "high", chosen), strict=True)),
+            error=0 if bounded else None,
+            intervals=tuple(ends) if bounded else (),
+            interval_heading=estimand.heading,
+            interval_meaning=f"95 % intervals are {estimand}",
             total=len(self),
         )
 
@@ -141,6 +155,9 @@ class Released:
         there = np.flatnonzero(np.isfinite(values))
         return there[np.argsort(-values[there].astype(float), kind="stable")[:top]]
 
+    def _ends(self, statistic: str, chosen: Array) -> tuple[tuple[Any, Any], ...]:
+        return tuple(zip(*(self._end(statistic, role, chosen) for role in ("low", "high")), strict=True))
+
     def _end(self, statistic: str, role: str, chosen: Array) -> list[Any]:
         """An end of the intervals. Where there is none the interval is the value itself."""
         values, name = self.data[statistic][chosen], self.beside(statistic, role)
@@ -156,14 +173,25 @@ class Released:
         rho, delta, told_at = (float(Fraction(guarantee[name])) for name in ("rho", "delta", "epsilon_delta"))
         approximate = f" but for delta {delta:.3g}" if delta else ""
         epsilon = math.ceil(guarantee["epsilon"] * 1000) / 1000
-        return {
+        lines = {
             "unit": f"{self.statement['unit']}: {self.statement['neighbours']}",
             "guarantee": f"rho {rho:.5g} of zCDP{approximate}, which is epsilon {epsilon:,} at delta {told_at:.3g}",
             "conversion": guarantee["conversion"],
             **groups_line(self.statement.get("groups") or ()),
             "statistics": ", ".join(map(heading, self.statistics)),
+            "intervals": "; ".join(self.interval_lines()),
+            "bounding": "; ".join(bounding_lines(self.statement)),
             "rows": f"{len(self):,}",
         }
+        return {label: text for label, text in lines.items() if text}
+
+    def interval_lines(self) -> list[str]:
+        """Which number the intervals of each statistic are for, in words; those of equal meaning together."""
+        meanings: dict[str, list[str]] = {}
+        for name in self.statistics:
+            meaning = f"95 % {self.estimand(name)}" if self.has_intervals(name) else "no intervals"
+            meanings.setdefault(meaning, []).append(heading(name))
+        return [f"{', '.join(names)}: {meaning}" for meaning, names in meanings.items()]
 
 
 def groups_line(groups: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Check a released table against its statement, and the statement against itself. No key is needed.
 
 What is checked: the SHA-256 of the table, its rows, columns and kinds; that keys are unique; that every statistic lies
-in its interval; that the steps' costs sum, exactly, to the guarantee, and that the stated epsilon follows from it. What
-cannot be checked: that the noise was drawn as stated. A writer of both the table and the statement can make them agree.
+in its interval; that the steps' costs sum, exactly, to the guarantee, and that the stated epsilon follows from it; that
+what bounding is said to have dropped follows from the census. What cannot be checked: that the noise was drawn as
+stated. A writer of both the table and the statement can make them agree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.accounting import zcdp_epsilon
+from sfumato.accounting.numbers import whole
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.census import KeysPerPerson
+from sfumato.release.bounding import MAX_KEYS
+from sfumato.release.estimand import bounding_records
 from sfumato.release.outputs import Target
 from sfumato.release.statement import statement_types
 from sfumato.release.table import Released
@@ -33,11 +38,11 @@ def differences(place: Target) -> list[str]:
     stored = place.load()
     found = [*_file(place, stored.statement, stored.sha256)]
     if stored.released is None:
-        return [*found, f"the table {stored.problem}", *_accounts(stored.statement)]
+        return [*found, f"the table {stored.problem}", *_accounts(stored.statement), *_bounding(stored.statement)]
     found += _shape(stored.released)
     if statement_types(stored.statement) == stored.released.columns:
         found += itertools.chain(_keys(stored.released), _intervals(stored.released), _threshold(stored.released))
-    return [*found, *_accounts(stored.statement)]
+    return [*found, *_accounts(stored.statement), *_bounding(stored.statement)]
 
 
 def _file(place: Target, statement: Mapping[str, Any], sha256: str) -> Iterator[str]:
@@ -151,6 +156,27 @@ def _epsilon(stated: float, rho: Fraction, spare: Fraction) -> Iterator[str]:
         return
     if not math.isclose(stated, epsilon, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         yield f"the stated epsilon, {stated:,}, does not follow from the steps, which come to {epsilon:,}"
+
+
+def _bounding(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Whether what was dropped follows from the census."""
+    for record in bounding_records(statement):
+        try:
+            stored = record["census"]
+            census = KeysPerPerson(tuple(stored["people"]), _exact(stored["variance"]) or Fraction(0), stored["keys"])
+            again = census.dropped(whole("max_keys", record["max_keys"], at_least=1, at_most=MAX_KEYS))
+        except (KeyError, TypeError, InvalidArgument):
+            yield "a census in the statement is not what it should be"
+            continue
+        stated = [record.get(name) for name in ("dropped", "dropped_low", "dropped_high")]
+        if not all(map(_is_close, stated, (again.share, again.low, again.high))):
+            yield "what bounding is said to have dropped does not follow from the census"
+
+
+def _is_close(stated: object, found: float | None) -> bool:
+    if found is None or not isinstance(stated, int | float):
+        return stated is found
+    return math.isclose(stated, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _exact(text: object) -> Fraction | None:

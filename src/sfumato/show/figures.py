@@ -26,8 +26,8 @@ class Figures:
     """Keys in the columns `by` and, unless `measure` is None, one number per key.
 
     The noise of each number is within `error`, 19 times in 20. With `intervals`, each row has its own 95 % interval
-    instead. With `error` None no interval is known. `thinned`: small groups are absent. `total`: the number of rows
-    from which these are the largest.
+    instead, and `interval_heading` and `interval_meaning` say which number it is for. With `error` None no interval is
+    known. `thinned`: small groups are absent. `total`: the number of rows from which these are the largest.
     """
 
     by: tuple[str, ...]
@@ -37,6 +37,8 @@ class Figures:
     error: int | None = 0
     thinned: bool = False
     intervals: tuple[tuple[float, float], ...] = ()
+    interval_heading: str = "95 %"
+    interval_meaning: str = "with 95 % intervals"
     total: int | None = None
 
     def interval(self, row: int) -> tuple[float, float]:
@@ -56,7 +58,7 @@ class Figures:
     @property
     def within_heading(self) -> str:
         """The heading of the column that holds `within`."""
-        return "95 %" if self.intervals else "noise"
+        return self.interval_heading if self.intervals else "noise" if self.bounded else ""
 
     @property
     def bounded(self) -> bool:
@@ -70,11 +72,12 @@ class Figures:
 
     def about(self) -> str:
         """What a reader of the picture must know."""
-        error = "with 95 % intervals" if self.intervals else noise_within(self.error or 0)
+        error = self.interval_meaning if self.intervals else noise_within(self.error or 0)
+        known = error if self.bounded else "without intervals"
         count, total = len(self.keys), self.total or 0
         largest = [f"the {count:,} largest of {total:,}"] if count < total else []
         absent = ["small groups are absent"] if self.thinned else []
-        return " · ".join([*([error] if self.bounded else []), *largest, *absent])
+        return " · ".join([known, *largest, *absent])
 
     @property
     def _fractional(self) -> bool:

@@ -11,7 +11,16 @@ from sfumato.engines.contributions import CodedRows, Contributions
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.stream import Words
-from sfumato.release.bounding.order import KeyOrder, Mask, fresh, kept_pairs, lengths
+from sfumato.release.bounding.order import (
+    ORDER_BITS,
+    KeyOrder,
+    Mask,
+    among_first,
+    fresh,
+    kept_pairs,
+    ordered_pairs,
+    people_by_keys,
+)
 from sfumato.release.bounding.pairs import PairCodes, Pairs
 
 T = TypeVar("T")
@@ -30,31 +39,46 @@ def count_people(
     _check_max_keys(max_keys)
     size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
     chosen = _mask(within, size)
-    mask = np.uint64((1 << key_bits) - 1)
 
     def count(part: CodedRows) -> Integers:
-        words = part.words if chosen is None else part.words[_among(chosen, part.words, key_bits)]
-        kept = kept_pairs(words, key_bits, part.people, keys, order=order, max_keys=max_keys)
-        kept &= mask
-        return np.bincount(kept.view(np.int64), minlength=size)
+        words = _restricted(part.words, chosen, key_bits)
+        return _by_key(kept_pairs(words, key_bits, part.people, keys, order=order, max_keys=max_keys), key_bits, size)
 
     return _total(contributions.map_sets(count), size)
 
 
-def keys_per_person(contributions: Contributions, most: int) -> Integers:
+def keys_per_person(
+    contributions: Contributions, most: int, *, within: Sequence[int] | Integers | None = None
+) -> Integers:
     """How many people have n distinct keys, by n; those with more than `most` are counted at `most`."""
-    if not 1 <= most <= MAX_CENSUS:
-        raise InvalidArgument("most", f"must be from 1 to {MAX_CENSUS}")
-    key_bits = np.uint64(contributions.key_bits)
+    _check_most(most)
+    key_bits = contributions.key_bits
+    chosen = _mask(within, contributions.size)
 
     def count(part: CodedRows) -> Integers:
-        words = part.words
+        words = _restricted(part.words, chosen, key_bits)
         words.sort()
-        persons = words[fresh(words)] >> key_bits
-        keys = lengths(np.flatnonzero(fresh(persons)), len(persons))
-        return np.bincount(np.minimum(keys, most), minlength=most + 1)
+        return people_by_keys(words[fresh(words)], most, key_bits)
 
     return _total(contributions.map_sets(count), most + 1)
+
+
+def count_people_and_keys(
+    contributions: Contributions, order: KeyOrder, *, max_keys: int, most: int
+) -> tuple[Integers, Integers]:
+    """`count_people` and `keys_per_person` of the same rows, by one sort."""
+    _check_max_keys(max_keys)
+    _check_most(most)
+    size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
+    person_shift = key_bits + ORDER_BITS
+
+    def count(part: CodedRows) -> Integers:
+        pairs = ordered_pairs(part.words, key_bits, part.people, keys, order)
+        people = people_by_keys(pairs, most, person_shift)
+        return np.concatenate([_by_key(pairs[among_first(pairs, max_keys, person_shift)], key_bits, size), people])
+
+    both = _total(contributions.map_sets(count), size + most + 1)
+    return both[:size], both[size:]
 
 
 def fold_pairs(
@@ -96,12 +120,27 @@ def _check_max_keys(max_keys: int) -> None:
         raise InvalidArgument("max_keys", f"must be from 1 to {MAX_KEYS}")
 
 
+def _check_most(most: int) -> None:
+    if not 1 <= most <= MAX_CENSUS:
+        raise InvalidArgument("most", f"must be from 1 to {MAX_CENSUS}")
+
+
 def _mask(codes: Sequence[int] | Integers | None, size: int) -> Mask | None:
     if codes is None:
         return None
     chosen = np.zeros(size, np.bool_)
     chosen[np.asarray(codes, np.int64)] = True
     return chosen
+
+
+def _restricted(words: Words, chosen: Mask | None, key_bits: int) -> Words:
+    return words if chosen is None else words[_among(chosen, words, key_bits)]
+
+
+def _by_key(pairs: Words, key_bits: int, size: int) -> Integers:
+    """How many pairs each key has. The words are used up."""
+    pairs &= np.uint64((1 << key_bits) - 1)
+    return np.bincount(pairs.view(np.int64), minlength=size)
 
 
 def _among(chosen: Mask, words: Words, key_bits: int) -> Mask:

@@ -112,12 +112,15 @@ def kept_pairs(
 
     Sorts in place: `words` is used up. Persons have CODE_BITS - key_bits bits.
     """
+    pairs = ordered_pairs(words, key_bits, people, keys, order)
+    return pairs if len(pairs) <= max_keys else pairs[among_first(pairs, max_keys, key_bits + ORDER_BITS)]
+
+
+def ordered_pairs(words: Words, key_bits: int, people: CodeValues, keys: CodeValues, order: KeyOrder) -> Words:
+    """All pairs, kept or not, likewise."""
     insert_order(words, key_bits, people, keys, order)
     words.sort()
-    pairs = words[fresh(words)]
-    if len(pairs) <= max_keys:
-        return pairs
-    return pairs[among_first(pairs, max_keys, key_bits + ORDER_BITS)]
+    return words[fresh(words)]
 
 
 def fresh(words: Words | Integers | Floats) -> Mask:
@@ -134,6 +137,12 @@ def among_first(pairs: Words, max_keys: int, person_shift: int) -> Mask:
         # Two words are one person's if they differ in the lower bits only.
         np.greater_equal(pairs[max_keys:] ^ pairs[:-max_keys], np.uint64(1 << person_shift), out=within[max_keys:])
     return within
+
+
+def people_by_keys(pairs: Words, most: int, person_shift: int) -> Integers:
+    """How many people have n keys, by n, of sorted distinct words; more than `most` count as `most`."""
+    starts = np.flatnonzero(among_first(pairs, 1, person_shift))
+    return np.bincount(np.minimum(lengths(starts, len(pairs)), most), minlength=most + 1)
 
 
 def lengths(starts: Integers, end: int) -> Integers:

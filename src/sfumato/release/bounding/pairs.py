@@ -29,7 +29,16 @@ from sfumato.engines.contributions import CodeValues, Floats
 from sfumato.errors import InvalidArgument, nearest
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.stream import Words
-from sfumato.release.bounding.order import ORDER_BITS, KeyOrder, Mask, among_first, fresh, insert_order, lengths
+from sfumato.release.bounding.order import (
+    ORDER_BITS,
+    KeyOrder,
+    Mask,
+    among_first,
+    fresh,
+    insert_order,
+    lengths,
+    people_by_keys,
+)
 
 MAX_VALUE_STEPS = 2**36
 """A value's largest distance from zero in steps: 2^26 rows of a pair cannot overflow a total of 64 bits."""
@@ -63,9 +72,13 @@ class Pairs:
         self._columns, self._codes, self._order = columns, codes, order
         self._starts = np.flatnonzero(fresh(words))
         self._end = len(words)
-        every = words[self._starts]
-        self._kept = among_first(every, max_keys, codes.key_bits + ORDER_BITS)
-        self._pairs = every[self._kept]
+        self._every = words[self._starts]
+        self._kept = among_first(self._every, max_keys, codes.key_bits + ORDER_BITS)
+        self._pairs = self._every[self._kept]
+
+    def people_by_keys(self, most: int) -> Integers:
+        """How many people have n keys, kept or not, by n; more than `most` count as `most`."""
+        return people_by_keys(self._every, most, self._codes.key_bits + ORDER_BITS)
 
     @cached_property
     def keys(self) -> Integers:

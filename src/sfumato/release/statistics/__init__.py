@@ -20,7 +20,7 @@ class StatisticKind:
     """A row of `STATISTICS`. `home` is "module:Class"; `takes` lists the arguments of the class, in their order.
 
     The arguments: `cap`, the rows that count per person and key; `column`; `bounds`, which are `low` and `high`;
-    `step`; `quantiles`; `values`, the number of values per person and key.
+    `step`; `quantiles`; `values`, the number of values per person and key; `intervals`, whether quantiles need them.
     """
 
     home: str
@@ -56,6 +56,8 @@ STATISTICS: dict[str, StatisticKind] = {
         f"{_HERE}.variance:Variance", ("column", "bounds", "step", "values"), "Variance of values, clamped."
     ),
     "quantile": StatisticKind(
-        f"{_HERE}.quantile:Quantile", ("column", "bounds", "quantiles", "values"), "Quantiles, such as 0.5,0.9."
+        f"{_HERE}.quantile:Quantile",
+        ("column", "bounds", "step", "quantiles", "values", "intervals"),
+        "Quantiles, such as 0.5,0.9.",
     ),
 }

@@ -92,9 +92,28 @@ class Statistic(ABC):
         return "number"
 
     @property
+    def mechanism(self) -> str | None:
+        """Its name in digests and statements, where another one computed the statistic before. Never change it."""
+        return None
+
+    def ends(self, number: str) -> tuple[str, str]:
+        """What the ends of its interval are, in the words of a statement; `number` is what the interval is for."""
+        return f"lower end of a 95 % interval for {number}", "upper end of it"
+
+    @property
     def spread(self) -> str:
         """What its deviation is, in the words of a statement."""
         return "standard deviation of the noise"
+
+    @property
+    def clamped(self) -> bool:
+        """Whether a person's rows of a key can count for less than they are: clamped values, or some rows only."""
+        return True
+
+    @property
+    def grows(self) -> bool:
+        """Whether more rows never lower it: then it is too low where bounding dropped some."""
+        return False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -181,6 +200,10 @@ class CountStatistic(SummedStatistic):
     @property
     def kind(self) -> str:
         return "integer"
+
+    @property
+    def grows(self) -> bool:
+        return True
 
     def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
         [counts], [deviation] = noisy, deviations

@@ -10,8 +10,8 @@ import numpy as np
 
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import NORMAL95, Column, Floats, SummedStatistic, interval_columns
-from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean
+from sfumato.release.statistics.base import NORMAL95, Column, SummedStatistic, interval_columns
+from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean, ratio_interval
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,10 @@ class Mean(ValueStatistic, SummedStatistic):
 
     def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
         _, mean, deviation = estimate_mean(noisy, deviations)
+        count, total = (sums.astype(np.float64) for sums in noisy)
+        middle, half = ratio_interval(total, count, deviations[1], deviations[0], NORMAL95)
         step, wide = float(self.scale.step), float(self.scale.high - self.scale.low)
-        values, low, high = (
-            self.scale.inside(self.scale.middle + step * place) for place in (mean, *self._ends(noisy, deviations))
-        )
+        places = mean, middle - half, middle + half
+        values, low, high = (self.scale.inside(self.scale.middle + step * place) for place in places)
         ends = np.minimum(low, values), np.maximum(high, values)
         return interval_columns(self.names[0], values, *ends, np.minimum(step * deviation, wide))
-
-    def _ends(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats]:
-        """Fieller's: all means m for which the sum less m times the count is no surprise. All, where the count is 0."""
-        count, total = (sums.astype(np.float64) for sums in noisy)
-        of_count, of_total = deviations
-        square = count**2 - (NORMAL95 * of_count) ** 2
-        certain = (square > 0) & (count > 0)
-        square = np.where(certain, square, 1.0)
-        half = NORMAL95 * np.sqrt(square * of_total**2 + (of_count * total) ** 2)
-        reach = float(self.scale.reach)
-        low, high = (np.where(certain, (total * count + side * half) / square, side * reach) for side in (-1, 1))
-        return low, high

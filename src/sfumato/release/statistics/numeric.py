@@ -25,9 +25,6 @@ STEPS = 2**20
 MAX_STEPS = 2**30
 MAX_VALUES = 1000
 
-POINTS = 2**16
-"""The places between the bounds at which a quantile can lie."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -58,15 +55,22 @@ class Scale:
         steps: Integers = np.rint((inside - self.middle) / float(self.step)).astype(np.int64)
         return np.clip(steps, -self.reach, self.reach)
 
-    def places(self, values: Floats) -> Integers:
-        """In which of POINTS equal parts of the range a value lies."""
-        inside = np.clip(values, float(self.low), float(self.high)) - float(self.low)
-        places: Integers = (inside / float(self.high - self.low) * POINTS).astype(np.int64)
-        return np.clip(places, 0, POINTS - 1)
+    @property
+    def points(self) -> int:
+        """How many points there are from the lower bound up, a step apart, within the bounds."""
+        return math.floor((self.high - self.low) / self.step) + 1
 
-    def at(self, places: Floats) -> Floats:
-        """The value at a place from 0 to POINTS."""
-        return float(self.low) + places / POINTS * float(self.high - self.low)
+    def places(self, values: Floats) -> Integers:
+        """The number of the point that is nearest to each value."""
+        inside = self.inside(values) - float(self.low)
+        places: Integers = np.rint(inside / float(self.step)).astype(np.int64)
+        return np.clip(places, 0, self.points - 1)
+
+    def at(self, places: Integers) -> Floats:
+        """The values of points. Over a whole denominator: 35 steps of 0.01 are 0.35, and not 0.35000000000000003."""
+        step = self.step if self.step.denominator < 2**53 else Fraction(float(self.step))
+        above = float(self.low * step.denominator) + places * float(step.numerator)
+        return self.inside(above / step.denominator)
 
     def inside(self, values: Floats) -> Floats:
         return np.clip(values, float(self.low), float(self.high))
@@ -121,7 +125,11 @@ class Numeric(Statistic):
                 self.word, f"{self.column} needs bounds, such as {self.column}:0:100; or let --auto-bounds find them"
             )
         low, high = Fraction(self.low), Fraction(self.high)
-        return Scale(low, high, (high - low) / STEPS if self.step is None else Fraction(self.step))
+        return Scale(low, high, self._usual_step(high - low) if self.step is None else Fraction(self.step))
+
+    def _usual_step(self, wide: Fraction) -> Fraction:
+        """The step of values in a range, unless it is given."""
+        return wide / STEPS
 
     def with_bounds(self, low: Fraction, high: Fraction) -> Self:
         """The statistic with bounds that were found."""
@@ -181,3 +189,17 @@ def estimate_mean(noisy: Sequence[Integers], deviations: Sequence[float]) -> tup
     people = np.maximum(noisy[0], 1).astype(np.float64)
     mean = noisy[1] / people
     return people, mean, np.hypot(deviations[1], mean * deviations[0]) / people
+
+
+def ratio_interval(
+    total: Floats, count: Floats, of_total: Floats | float, of_count: float, z: float
+) -> tuple[Floats, Floats]:
+    """Fieller's interval: all r for which total - r * count is within z of its deviations from 0.
+
+    Its middle, and half of its width, which is infinite where the count is not clear of 0.
+    """
+    square = count**2 - (z * of_count) ** 2
+    certain = (square > 0) & (count > 0)
+    square = np.where(certain, square, 1.0)
+    half = z * np.sqrt(square * of_total**2 + (of_count * total) ** 2) / square
+    return np.where(certain, total * count / square, 0.0), np.where(certain, half, np.inf)

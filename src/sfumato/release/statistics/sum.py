@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,6 +40,10 @@ class Sum(Numeric, SummedStatistic):
         return "a person's total of a key clamped"
 
     @property
+    def grows(self) -> bool:
+        return self.scale.low >= 0
+
+    @property
     def samples(self) -> int:
         return 1
 
@@ -61,5 +66,5 @@ class Sum(Numeric, SummedStatistic):
     def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
         [step] = self._units
         totals, deviation = noisy[0] * step, deviations[0] * step
-        width = NORMAL95 * deviation
+        width = math.ceil(NORMAL95 * deviations[0]) * step  # in whole steps, as the noise is
         return interval_columns(self.names[0], totals, totals - width, totals + width, np.full(len(totals), deviation))

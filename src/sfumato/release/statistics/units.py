@@ -25,6 +25,10 @@ class Units(CountStatistic):
         return "distinct people"
 
     @property
+    def clamped(self) -> bool:
+        return False
+
+    @property
     def most(self) -> Mapping[str, int]:
         return {"people": 1}
 

@@ -1,0 +1,113 @@
+"""Aggregates releases of small tables, and what they computed exactly on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato.engines.contributions import Contributions
+from sfumato.engines.duckdb import DuckDBEngine
+from sfumato.mechanisms.census import KeyCensus, KeysPerPerson
+from sfumato.mechanisms.noise import Integers
+from sfumato.release import Released, Statistic, aggregates_job
+from sfumato.release import aggregates as aggregates_module
+from sfumato.release.aggregates import Aggregates
+from sfumato.release.bounding import count_people, count_people_and_keys
+from sfumato.release.request import ReleaseRequest, Rows
+from sfumato.release.source import PUBLIC, ROWS, Source
+from sfumato.release.statistics.base import SummedStatistic
+
+Row = tuple[Any, ...]
+TYPES = {"person": "INTEGER", "key": "VARCHAR", "x": "DOUBLE"}
+ENGINE = DuckDBEngine({}, threads=2)
+
+
+def filled(name: str, rows: Iterable[Row], types: Mapping[str, str]) -> None:
+    """A table of the engine, behind its back: no file is written for every example."""
+    named = ", ".join(f'"{column}" {kind}' for column, kind in types.items())
+    ENGINE._connection.execute(f'CREATE OR REPLACE TABLE "{name}" ({named})')
+    columns = list(zip(*rows, strict=True))
+    if columns:
+        lists = ", ".join(f"unnest(CAST(? AS {kind}[]))" for kind in types.values())
+        ENGINE._connection.execute(f'INSERT INTO "{name}" SELECT {lists}', [list(column) for column in columns])
+    ENGINE._read_schema(name)
+
+
+def source_of(rows: Iterable[Row], types: Mapping[str, str] = TYPES, keys: Iterable[Row] | None = None) -> Source:
+    filled(ROWS, rows, types)
+    if keys is not None:
+        filled(PUBLIC, keys, {name: kind for name, kind in types.items() if name not in ("person", "x")})
+    return Source(ENGINE, ROWS, None if keys is None else PUBLIC)
+
+
+def request_of(**options: Any) -> Aggregates:
+    given = {"unit": "person", "key": "key", "max_keys": 2, **options}
+    request = aggregates_job("rows.parquet", **given).request
+    assert isinstance(request, Aggregates)
+    return request
+
+
+def run(request: ReleaseRequest, source: Source, secret: bytes = b"s" * 32) -> Released:
+    request.check_affordable()
+    request.check(source)
+    return request.run(source, secret)
+
+
+class Seen:
+    """What a run computed exactly: the counts for selection, the censuses, and every statistic's sums, by key."""
+
+    table: Released
+
+    def __init__(self) -> None:
+        self.counts: Counter[Any] = Counter()
+        self.censuses: list[list[int]] = []
+        self.sums: dict[Statistic, dict[Any, tuple[int, ...]]] = {}
+
+
+def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any] | None = None) -> Seen:
+    """Run it, and look. With `chosen`, these keys are selected whatever the noise says."""
+    seen, keys = Seen(), []
+    plain_release, plain_select, plain_census = SummedStatistic.release, Aggregates._select, KeyCensus.release
+
+    def look(contributions: Contributions, found: Integers) -> None:
+        named = contributions.keys(np.flatnonzero(found))
+        seen.counts = Counter({key: int(n) for (key,), n in zip(named, found[found > 0], strict=True)})
+
+    def counts(contributions: Contributions, *given: Any, **options: Any) -> Integers:
+        found = count_people(contributions, *given, **options)
+        look(contributions, found)
+        return found
+
+    def counts_and_keys(contributions: Contributions, *given: Any, **options: Any) -> tuple[Integers, Integers]:
+        found = count_people_and_keys(contributions, *given, **options)
+        look(contributions, found[0])
+        return found
+
+    def census(self: KeyCensus, people: Integers, rng: Any) -> KeysPerPerson:
+        seen.censuses.append(people.tolist())
+        return plain_census(self, people, rng)
+
+    def select(self: Aggregates, plan: Any, exact: Integers, rows: Rows) -> Any:
+        codes, columns = plain_select(self, plan, exact, rows)
+        if chosen is not None:
+            every = rows.contributions.keys(np.arange(rows.contributions.size))
+            codes, columns = np.array([code for code, (key,) in enumerate(every) if key in chosen], np.int64), {}
+        keys.extend(key for (key,) in rows.contributions.keys(codes))
+        return codes, columns
+
+    def release(self: SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
+        seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
+        return plain_release(self, exact, size, share, rng)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aggregates_module, "count_people", counts)
+        patch.setattr(aggregates_module, "count_people_and_keys", counts_and_keys)
+        patch.setattr(KeyCensus, "release", census)
+        patch.setattr(SummedStatistic, "release", release)
+        patch.setattr(Aggregates, "_select", select)
+        seen.table = request.run(source, secret)
+    return seen
