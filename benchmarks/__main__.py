@@ -19,6 +19,7 @@ from benchmarks import (
     mechanisms,
     padding,
     quantiles,
+    ranges,
     releases,
     reports,
     reproduction,
@@ -52,6 +53,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     reports.paper,
     reports.speed,
     reports.noise,
+    ranges.report,
 )
 
 

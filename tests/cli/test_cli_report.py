@@ -317,6 +317,40 @@ class TestExplain:
         assert found["versions"][-1] == {"versions": 40, "epsilon": 1680.0}
         assert found["guarantee"] == {"epsilon": 1680.0, "unit": "event"}
 
+    def test_it_tells_the_error_of_the_usual_ranges(self, shop: Path) -> None:
+        """From the laws alone: of sums, with calendar on the day that a range ends, and later."""
+        rewrite(
+            shop, {'levels = ["3h", "day", "month"]': 'levels = ["day", "month"]', "epsilon = 1\n": "epsilon = 0.5\n"}
+        )
+        found = run_json("report", "explain", "--report", "ads")
+        assert [each["range"] for each in found["errors"]] == [
+            "last 7 days",
+            "last 28 days",
+            "last 90 days",
+            "last month",
+            "year to date",
+        ]
+        assert found["errors"][2] == {
+            "range": "last 90 days",
+            "statistics": ["impressions", "clicks"],
+            "error95": {
+                "sums": {"typical": 31, "largest": 43},
+                "calendar": {"typical": 27, "largest": 32},
+                "final": {"typical": 21, "largest": 23},
+            },
+        }
+        page = words(run_page("report", "explain", "--report", "ads"))
+        assert "last 90 days ± 31 to 43 ± 27 to 32 ± 21 to 23" in page
+
+    @pytest.mark.parametrize(("epsilon", "words_of_it"), [("0.1", "less error"), ("3", "more error")])
+    def test_it_says_whether_gaussian_noise_would_be_better(self, shop: Path, epsilon: str, words_of_it: str) -> None:
+        rewrite(shop, {"epsilon = 1\n": f"epsilon = {epsilon}\n"})
+        found = run_json("report", "explain", "--report", "ads")["gaussian"]
+        assert (found["delta"], found["cells"]) == (1e-6, 42)
+        assert (found["error_ratio"] < 1) == (words_of_it == "less error")
+        page = words(run_page("report", "explain", "--report", "ads"))
+        assert f"{words_of_it}: one event is counted in 42 cells." in page
+
     def test_a_cap_makes_it_one_for_a_person(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'max_events_per_unit = 10\nlag = "90m"'})
         found = run_json("report", "explain", "--report", "ads")

@@ -98,7 +98,7 @@ def test_its_budgets_are_those_that_init_writes(folder: Path, finished: demo.Dem
 def test_the_report_costs_nothing_and_says_what_it_promises(finished: demo.Demo) -> None:
     report = finished.numbers
     assert {row["region"] for row in report.rows} == {"emea", "apac", "amer"}
-    assert len(report.rows) == 9
+    assert len(report.rows) == 21
     assert report.receipt.charge == NOTHING
     assert report.receipt.guarantee == {"epsilon": 2.0, "unit": "event"}
 
@@ -106,7 +106,7 @@ def test_the_report_costs_nothing_and_says_what_it_promises(finished: demo.Demo)
 def test_a_demo_that_was_kept_can_be_asked_on(folder: Path, finished: demo.Demo) -> None:
     with Session(folder / "sfumato.toml") as session:
         assert session.ask(demo.TOP.format(10), analyst="anna").receipt.repeat
-        assert session.report({**demo.READS, **demo.WEEKS}, analyst="anna").rows == finished.numbers.rows
+        assert session.report({**demo.READS, **demo.DAYS}, analyst="anna").rows == finished.numbers.rows
     with pytest.raises(InvalidArgument, match="holds a demo already"):
         demo.run(MEMBERS, folder)
 

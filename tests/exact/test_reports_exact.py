@@ -707,6 +707,17 @@ class TestOneEventIsCountedOnce:
         world.ask(statistics=["a", "b"])
         assert world.holding() <= len(claimed)
 
+    def test_ranges_that_are_weighed_against_one_another(self, world: World) -> None:
+        """However ranges around the event are asked for, with least squares or without: one cell for each level."""
+        world.put(self.ROWS)
+        world.write('levels = ["12h", "day", "month"]\n' + self.ONE)
+        for start, end in (("01-05", "01-06"), ("01-02", "01-09"), ("01-01", "02-01"), ("01-03", "03-20")):
+            for options in (["calendar"], []):
+                for granularity in ("all", "day"):
+                    asked = {"start": f"2026-{start}", "end": f"2026-{end}", "granularity": granularity}
+                    world.ask(statistics="k", options=options, **asked)
+        assert world.holding() == 3
+
     def test_a_cap_and_a_statistic_that_is_added(self, world: World) -> None:
         """Why policies add up: which event is her first by the cap changes with the filters. One for each policy."""
         world.put(
@@ -749,7 +760,7 @@ class World:
     def ask(self, **question: Any) -> None:
         try:
             with self.opened() as session:
-                session.report("r", analyst="anna", start="2026-01-01", end="2026-02-01", **question)
+                session.report("r", analyst="anna", **{"start": "2026-01-01", "end": "2026-02-01", **question})
         except SfumatoError:
             pass
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import consistency
-from sfumato.mechanisms.consistency import Tree, least_squares, settled
+from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settled, split_tree
 
 pytestmark = pytest.mark.slow  # many trees
 
@@ -85,6 +85,42 @@ def test_least_squares_adds_no_bias_and_no_variance(case):
     assert (weights[:, ~known] == 0).all()
     spread = (weights[:, known] ** 2) @ variances[known]
     assert (spread <= variances * (1 + 1e-9)).all()
+
+
+@given(trees, st.data())
+def test_weights_are_those_of_the_best_linear_estimate(tree, data):
+    """They give the estimate, add no bias, and have the variance of the dense solution, for any sum of nodes."""
+    numbers = st.integers(-9, 9).map(float)
+    spreads = np.array(data.draw(st.lists(st.sampled_from([0.25, 1, 3, 40]), min_size=len(tree), max_size=len(tree))))
+    wanted = data.draw(arrays.arrays(float, (len(tree), 3), elements=st.sampled_from([0.0, 1.0, 2.0])))
+    measured = data.draw(arrays.arrays(float, (len(tree), 1), elements=numbers))
+    weights, sums = least_squares_weights(tree, wanted, spreads), leaf_sums(tree)
+    assert np.allclose(weights.T @ measured, wanted.T @ least_squares(tree, measured, spreads))
+    assert np.allclose(weights.T @ sums, wanted.T @ sums)
+    covariance = np.linalg.inv((sums / spreads[:, None]).T @ sums)
+    best = np.diag(wanted.T @ sums @ covariance @ sums.T @ wanted)
+    assert np.allclose((weights**2 * spreads[:, None]).sum(axis=0), best)
+
+
+@pytest.mark.parametrize("variance", [0, math.inf])
+def test_weights_need_noise_everywhere(variance):
+    with pytest.raises(InvalidArgument, match="variances: must be positive and finite for every node"):
+        least_squares_weights(FAMILY, np.ones((4, 1)), [variance, 1, 1, 1])
+
+
+def test_a_tree_is_split_below_the_nodes_that_stand_apart():
+    apart = np.array([False, True, False, False, False, False])
+    parts = [(nodes.tolist(), tree.parents) for nodes, tree in split_tree(UNEVEN, apart)]
+    assert parts == [([0, 1, 3], (-1, 0, 0)), ([2, 5], (-1, 0)), ([4], (-1,))]
+
+
+@given(trees, st.data())
+def test_the_parts_of_a_tree_have_all_of_its_nodes_and_other_links(tree, data):
+    apart = np.array(data.draw(st.lists(st.booleans(), min_size=len(tree), max_size=len(tree))))
+    parts = split_tree(tree, apart)
+    assert sorted(node for nodes, _ in parts for node in nodes) == [*range(len(tree))]
+    links = {(nodes[at], nodes[up]) for nodes, part in parts for at, up in enumerate(part.parents) if up >= 0}
+    assert links == {(node, up) for node, up in enumerate(tree.parents) if up >= 0 and not apart[up]}
 
 
 def test_least_squares_by_hand():

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow  # a ledger for each example
 
 ALL_OPTIONS = ("monotone", "totals", "tree", "actions")
 EVERY = [chosen for size in range(5) for chosen in combinations(ALL_OPTIONS, size)]
+WEIGHED = [(*chosen, "calendar") for chosen in EVERY if "monotone" not in chosen]
 STATISTICS = ("impressions", "clicks", "conversions")
 SINGLE, ATTRIBUTES = ("title", "size"), ("title", "size", "skills")
 WORLDS = 5
@@ -177,14 +178,14 @@ def test_overlapping_questions_share_their_cells(place, case, others):
         asked(session, [case.account], case, ())
         for start, length in others:
             asked(session, [case.account], Case(case.seed, case.fanout, 0, (start, start + length), case.account), ())
-        first = numbers(asked(session, [case.account], case, (), granularity="day"))
-        again = numbers(asked(session, [case.account], case, (), granularity="day"))
-        assert first == again
-        for at in range(*case.days):
-            alone = numbers(
-                asked(session, [case.account], Case(case.seed, case.fanout, 0, (at, at + 1), case.account), ())
-            )
-            assert alone == {key: first[key] for key in alone}
+        for options in ((), ("calendar",)):
+            first = numbers(asked(session, [case.account], case, options, granularity="day"))
+            again = numbers(asked(session, [case.account], case, options, granularity="day"))
+            assert first == again
+            for at in range(*case.days):
+                day = Case(case.seed, case.fanout, 0, (at, at + 1), case.account)
+                alone = numbers(asked(session, [case.account], day, options))
+                assert alone == {key: first[key] for key in alone}
 
 
 # -- C2 --
@@ -226,7 +227,7 @@ def told(session: Session, case: Case, options: Sequence[str], granularity: str)
             yield path, attribute, numbers(report)
 
 
-@pytest.mark.parametrize("options", EVERY, ids=lambda options: "+".join(options) or "none")
+@pytest.mark.parametrize("options", [*EVERY, *WEIGHED], ids=lambda options: "+".join(options) or "none")
 @few
 @given(case=cases(least=(0, 4)), granularity=st.sampled_from(["all", "week", "day"]))
 def test_numbers_agree_with_one_another(place, case, granularity, options):

@@ -92,8 +92,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"granularity": "dya"}, "granularity: there is no level 'dya'; did you mean day?"),
     ({"granularity": "year"}, "granularity: there is no level 'year'; there is all, 3h, day, month"),
     ({"options": ["trees"]}, "options: there is no option 'trees'; did you mean tree?"),
-    ({"options": 7}, "options: must be a list of some of monotone, totals, tree, actions"),
-    ({"options": [None]}, "options: there is no option ''; there is monotone, totals, tree, actions"),
+    ({"options": 7}, "options: must be a list of some of monotone, totals, tree, actions, calendar"),
+    ({"options": [None]}, "options: there is no option ''; there is monotone, totals, tree, actions, calendar"),
     ({"entity": None}, "entity: must name one of account, campaign, creative, such as {'account': '7'}"),
     ({"entity": {}}, "entity: must name one of account, campaign, creative, such as {'account': '7'}"),
     ({"entity": {"acount": "a0"}}, "entity: must name one of account, campaign, creative, such as {'account': '7'}"),
@@ -118,11 +118,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"options": ["actions,tree"]},
-        "options: give each once, and not several in one text; there is monotone, totals, tree, actions",
+        "options: give each once, and not several in one text; there is monotone, totals, tree, actions, calendar",
     ),
     (
         {"options": "actions, tree"},
-        "options: give each once, and not several in one text; there is monotone, totals, tree, actions",
+        "options: give each once, and not several in one text; there is monotone, totals, tree, actions, calendar",
     ),
     (
         {"statistics": ["clicks,impressions"]},

@@ -207,8 +207,14 @@ WRONG = {
     ("epsilon = 0.5", "epsilon = 1001"): "reports.ads.epsilon: must be above 0 and at most 1000",
     ("epsilon = 0.5", "epsilon = inf"): "reports.ads: epsilon: must be finite, not NaN or infinite",
     ("epsilon = 0.5", "epsilon = nan"): "reports.ads: epsilon: must be finite, not NaN or infinite",
-    ("epsilon = 0.5", 'epsilon = "1"'): "reports.ads.epsilon: must be a number, or one for each level of time",
-    ("epsilon = 0.5", "epsilon = true"): "reports.ads.epsilon: must be a number, or one for each level of time",
+    (
+        "epsilon = 0.5",
+        'epsilon = "1"',
+    ): "reports.ads.epsilon: must be a number, one for each level of time, or { total = ... }",
+    (
+        "epsilon = 0.5",
+        "epsilon = true",
+    ): "reports.ads.epsilon: must be a number, one for each level of time, or { total = ... }",
     (
         "epsilon = 0.5\n",
         "\n",
@@ -284,7 +290,7 @@ WRONG = {
     (
         '["tree", "monotone"]',
         '["trees"]',
-    ): "reports.ads.options: must be some of monotone, totals, tree, actions; did you mean tree?",
+    ): "reports.ads.options: must be some of monotone, totals, tree, actions, calendar; did you mean tree?",
     ('["tree", "monotone"]', '["tree", "tree"]'): "reports.ads.options: lists something twice",
     ('["tree", "monotone"]', '"tree"'): "reports.ads.options: must be a list of text in quotes",
     ('table = "ads"\ntime', "time"): "reports.ads.table: is missing; it must be text in quotes",

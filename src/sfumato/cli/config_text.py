@@ -20,9 +20,10 @@ _REPORT = """\
 table = {table}
 time = {time}
 zone = "UTC"                           # in which days begin at midnight
-levels = ["day", "month", "year"]
+levels = ["day", "month"]              # fewer levels, less noise
 lag = "1d"                             # after this time all rows of a day are there; later rows are not counted
-epsilon = 0.1                          # per cell; their sum: sfumato report explain
+epsilon = {{ total = 0.3 }}              # of a day and a month together; what it promises: sfumato report explain
+options = ["calendar"]                 # days and months are weighed against one another: less noise
 [reports.overview.statistics]
 events = {{ count = "rows" }}
 {attributes}"""

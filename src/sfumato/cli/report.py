@@ -59,7 +59,9 @@ def _with_range(*, required: bool) -> Any:
     _with_range(required=False),
     click.option("--granularity", metavar="LEVEL", help="A level of time, such as day; all, the default: one number."),
     click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N largest values."),
-    click.option("--option", "options", multiple=True, metavar="NAME", help="monotone, totals, tree or actions."),
+    click.option(
+        "--option", "options", multiple=True, metavar="NAME", help="monotone, totals, tree, actions or calendar."
+    ),
     click.option("--no-options", is_flag=True, help="None of them, whatever the report has by default."),
     _with_name,
     with_chart(),
@@ -153,10 +155,12 @@ def _name_report_options() -> Iterator[None]:
 @with_config
 @with_json
 def explain(as_json: bool, config: str, name: str | None) -> None:
-    """Say what a report promises: the sum behind its guarantee.
+    """Say what a report promises, and how accurate it is.
 
-    Follows from the policy. Reads the names and types of columns, public tables, and, if there is a ledger, how much
-    of the report is sealed.
+    That is the sum behind its guarantee, and the error of the ranges that are usually asked for: of sums of the fewest
+    cells; with the option calendar, on the day that a range ends; and with it later, when the longer ranges around it
+    are complete. Follows from the policy. Reads the names and types of columns, public tables, and, if there is a
+    ledger, how much of the report is sealed.
 
     \b
       sfumato report explain --report ads

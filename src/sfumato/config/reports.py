@@ -13,7 +13,8 @@ from sfumato.config.settings import AttributeSettings, ReportSettings, Statistic
 from sfumato.errors import ConfigError, nearest
 from sfumato.query.policy import RESERVED
 from sfumato.query.reports.calendar import ALIASES, Calendar
-from sfumato.query.reports.policy import ADMITTED, OPTIONS, Option
+from sfumato.query.reports.policy import ADMITTED, OPTIONS, Option, options_conflict
+from sfumato.query.reports.shares import split_epsilon
 
 MAX_STATISTICS, MAX_ATTRIBUTES, MAX_ENTITY_LEVELS = 12, 64, 8
 MAX_EPSILON = 1000
@@ -65,8 +66,13 @@ def read_statistic(section: Section, calendar: Calendar, epsilon: Mapping[str, F
 
 
 def read_epsilon(section: Section, calendar: Calendar) -> Mapping[str, Fraction] | None:
-    """By level of time: from one number for all of them, or from one for each. None where it is not written."""
-    raw = section.take("epsilon", (int, Decimal, dict), "a number, or one for each level of time", None)
+    """By level of time: from one number for each of them, one for all, or a total that is divided among them.
+
+    None where it is not written.
+    """
+    raw = section.take(
+        "epsilon", (int, Decimal, dict), "a number, one for each level of time, or { total = ... }", None
+    )
 
     def positive(section: Section, key: str) -> Fraction:
         epsilon = section.number(key)
@@ -75,6 +81,8 @@ def read_epsilon(section: Section, calendar: Calendar) -> Mapping[str, Fraction]
         return epsilon
 
     def by_level(below: Section) -> dict[str, Fraction]:
+        if below.has("total"):
+            return split_epsilon(levels, positive(below, "total"))
         written = {level: next((a for a in ALIASES if ALIASES[a] == level and below.has(a)), level) for level in levels}
         return {level: positive(below, key) for level, key in written.items()}
 
@@ -130,6 +138,8 @@ def read_options(section: Section) -> tuple[Option, ...]:
     for name in names:
         if name not in OPTIONS:
             raise ConfigError(section.at("options"), f"must be some of {', '.join(OPTIONS)}{nearest(name, OPTIONS)}")
+    if problem := options_conflict(names):
+        raise ConfigError(section.at("options"), problem)
     return tuple(option for option in OPTIONS if option in names)
 
 

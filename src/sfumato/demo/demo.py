@@ -68,12 +68,13 @@ day       = { type = "date" }
 [tables.engagements.measures]
 members = { count = "units" }
 
-[reports.reading]                      # numbers that never change: how an article did, by day and by week
+[reports.reading]                      # numbers that never change: how an article did, by day and by month
 table = "engagements"
 time = "day"
-levels = ["day", "week"]
+levels = ["day", "month"]
 entities = ["article"]
-epsilon = 0.5
+epsilon = { total = 1 }                # of a day and a month together
+options = ["calendar"]                 # days and months are weighed against one another: less noise
 [reports.reading.statistics]
 reads = { count = "rows" }
 [reports.reading.attributes]
@@ -113,8 +114,8 @@ QUESTIONS = {
 }
 
 READS: dict[str, Any] = {"statistics": "reads", "entity": {"article": "cookie-free-ads-51"}, "attribute": "region"}
-WEEKS = {"start": "2026-10-05", "end": "2026-10-26", "granularity": "week"}
-AFTER = datetime(2026, 11, 1, tzinfo=UTC)  # the end of the generated days
+DAYS = {"start": "2026-10-05", "end": "2026-10-12", "granularity": "day"}
+AFTER = datetime(2026, 11, 2, tzinfo=UTC)  # the month of the generated days is complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Ite
                 for words, sql in QUESTIONS.items():
                     progress.update(task, advance=1, description="asking")
                     answers[words] = client.ask(sql)
-                numbers, report = client.report({"report": "reading", **READS, **WEEKS}), client.budget()
+                numbers, report = client.report({"report": "reading", **READS, **DAYS}), client.budget()
                 promised = client.guarantee()
         yield Demo(answers, numbers, table, report, promised, service, config if folder else None)
 
@@ -225,7 +226,7 @@ def start_service(config: Config) -> Iterator[Service]:
     from sfumato.service.server import uvicorn_config
 
     def clock() -> datetime:
-        """The generated days are over, whatever the clock of the machine says."""
+        """The month of the generated days is over, whatever the clock of the machine says."""
         return max(datetime.now(UTC), AFTER)
 
     listening = open_socket(config.service.host, config.service.port)

@@ -89,6 +89,37 @@ def least_squares(tree: Tree, measured: NDArray[Any], variances: Sequence[float]
     return estimates.reshape(numbers.shape)
 
 
+def least_squares_weights(tree: Tree, wanted: NDArray[Any], variances: Sequence[float] | Reals) -> Reals:
+    """What each measured number is multiplied by in the `least_squares` estimate of a sum.
+
+    `wanted` holds one row for each node and one column for each sum: how often the node's estimate counts in it. Every
+    variance must be positive and finite. The variance of an estimate is the sum of weights^2 * variances, and no other
+    unbiased linear estimate has a smaller one. Proof: proofs/reports.md.
+
+    >>> tree = Tree((-1, 0, 0))  # a parent of two children; the estimate of the first child
+    >>> least_squares_weights(tree, np.array([[0], [1], [0]]), [1, 1, 1]).ravel().round(3).tolist()
+    [0.333, 0.667, -0.333]
+    """
+    spreads = _variances(tree, variances)
+    if not ((spreads > 0) & (spreads < math.inf)).all():
+        raise InvalidArgument("variances", "must be positive and finite for every node")
+    columns = _rows(tree, "wanted", wanted) * spreads[:, None]
+    return least_squares(tree, columns, spreads) / spreads[:, None]
+
+
+def split_tree(tree: Tree, apart: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], Tree]]:
+    """The trees that are left when the nodes of `apart` are cut off from their children: each with its nodes."""
+    roots = np.zeros(len(tree), np.intp)  # of every node, the top of its tree
+    for node, parent in enumerate(tree.parents):
+        roots[node] = node if parent < 0 or apart[parent] else roots[parent]
+    parts = []
+    for root in np.unique(roots):
+        nodes = np.flatnonzero(roots == root)
+        place = {int(node): at for at, node in enumerate(nodes)}
+        parts.append((nodes, Tree((-1, *(place[tree.parents[node]] for node in nodes[1:])))))
+    return parts
+
+
 def settled(tree: Tree, wishes: NDArray[Any], floors: NDArray[Any]) -> Integers:
     """Integers near the wishes, none below its floor, every parent exactly the sum of its children.
 

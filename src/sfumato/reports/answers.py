@@ -17,9 +17,9 @@ from sfumato.mechanisms.report_noise import CANONICAL
 from sfumato.query.reports.calendar import ALL
 from sfumato.query.reports.entities import Family, Path
 from sfumato.query.reports.policy import OPTIONS, ReportGuarantee, ReportPolicy, guarantee
-from sfumato.query.reports.read import ReportRequest
 from sfumato.reports.cells import vectors
-from sfumato.reports.numbers import Array, Which, error95
+from sfumato.reports.errors import as_terms, error95
+from sfumato.reports.numbers import Array, Which
 from sfumato.reports.plan import PlannedReport
 from sfumato.show.text import partial_steps
 from sfumato.types import Type
@@ -37,7 +37,7 @@ def make_report(
     for block in planned.blocks:
         for name, array in zip(block.statistics, vectors(block, found), strict=True):
             cells[name, block.attribute] = array
-    shown = planned.numbers.compute(cells)
+    shown, other_rows = planned.numbers.compute(cells), planned.numbers.saw_other_rows(cells)
     numbers = {name: shown[name, request.attribute][:, planned.place] for name in request.statistics}
     moment: Type = "date" if policy.calendar.days else "timestamp"
     columns: dict[str, Type] = {"start": moment, "end": moment}
@@ -56,12 +56,12 @@ def make_report(
         rows=list(_rows(planned, numbers)),
         stopped=False,
         receipt=Receipt(
-            mechanism=EXACT if _is_exact(request) else CANONICAL,
+            mechanism=EXACT if request.exact else CANONICAL,
             unit=policy.unit if policy.cap is not None else "event",
             charge=NOTHING,
             left=standing.left,
             resets=standing.resets,
-            error95=_errors(planned),
+            error95=_errors(planned, plain=other_rows),
             data_version=f"seal {max(seal.number for seal in found.values())}",
             digest=planned.digest(found),
             repeat=repeat,
@@ -70,11 +70,7 @@ def make_report(
         options=[*request.options],
         zone=policy.calendar.zone,
     )
-    return replace(report, notes=[*_notes(planned, promise, report.raised)])
-
-
-def _is_exact(request: ReportRequest) -> bool:
-    return request.attribute is None and request.policy.exact_totals
+    return replace(report, notes=[*_notes(planned, promise, report.raised, other_rows=other_rows)])
 
 
 def _wall(policy: ReportPolicy, moment: datetime) -> Any:
@@ -105,16 +101,27 @@ def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> I
                 yield dict(zip(keys, (start, end, label, *shown), strict=True))
 
 
-def _errors(planned: PlannedReport) -> dict[str, int]:
-    """The error of the widest number in the answer, before a floor raises any number."""
-    request, policy = planned.request, planned.request.policy
-    if _is_exact(request):
+def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
+    """The error of the widest number in the answer, before a floor raises any number.
+
+    With `plain`, some numbers are plain sums of cells although the others are weighed.
+    """
+    request, policy, numbers = planned.request, planned.request.policy, planned.numbers
+    if request.exact:
         return dict.fromkeys(request.statistics, 0)
+    below, alone = sum(_measured_below(planned.family, planned.path)), len(planned.family.paths) == 1
     partitions = {policy.calendar.partition(*step) for step in planned.steps}
     if "monotone" in request.options:
         partitions = {policy.calendar.partition(request.start, planned.end)}
-    below = sum(_measured_below(planned.family, planned.path))
-    return {name: max(error95(policy, name, spans, below) for spans in partitions) for name in request.statistics}
+
+    def widest(name: str) -> int:
+        noises = [*numbers.noise(name, below)] if numbers.trees else []
+        if plain or not noises:
+            each = {tuple(1 / policy.epsilon(name, span.level) for span in spans) for spans in partitions}
+            noises += [as_terms(((scale, np.ones(1)) for scale in scales), below) for scales in each]
+        return max(error95(noise, alone=alone) for noise in noises)
+
+    return {name: widest(name) for name in request.statistics}
 
 
 def _measured_below(family: Family, path: Path) -> Iterator[bool]:
@@ -128,10 +135,12 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _measured_below(family, family.paths[child])
 
 
-def _notes(planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[str]) -> Iterator[Note]:
+def _notes(
+    planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[str], *, other_rows: bool
+) -> Iterator[Note]:
     request, policy = planned.request, planned.request.policy
     yield note(codes.EVENT_LEVEL) if promise.unit == "event" else note(codes.PERSON_LEVEL, events=promise.events)
-    if _is_exact(request):
+    if request.exact:
         yield note(codes.EXACT_TOTALS)
     if planned.end < request.end:
         until = policy.calendar.wall(planned.end).isoformat(sep=" ", timespec="minutes")
@@ -141,6 +150,11 @@ def _notes(planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[st
     if policy.min_count > 0:
         yield note(codes.SMALL_COUNTS_HIDDEN, least=policy.min_count)
     yield from (note(codes.OPTION, option=option, meaning=OPTIONS[option]) for option in request.options)
+    if planned.open_since is not None:
+        since = policy.calendar.wall(planned.open_since).isoformat(sep=" ", timespec="minutes")
+        yield note(codes.MAY_CHANGE, since=since, levels=", ".join(policy.calendar.levels[1:]))
+    if other_rows:
+        yield note(codes.OTHER_ROWS)
     if raised:
         yield note(codes.RAISED, options=raising_words(raised))
 

@@ -19,6 +19,7 @@ from sfumato.query.reports.policy import (
     SourceGuarantee,
     guarantee,
 )
+from sfumato.reports.accuracy import compare_gaussian, usual_errors
 from sfumato.show.text import join_words
 
 TIMES = " x "
@@ -84,6 +85,8 @@ class ReportExplanation:
             "max_versions": policy.max_versions,
             "person": float(self.promise.epsilon) if self.promise.unit == "person" else None,
             "exact_totals": policy.exact_totals,
+            "errors": [each.to_dict() for each in usual_errors(policy)],
+            "gaussian": compare_gaussian(policy, self.promise).to_dict(),
             "sealed_under_another_policy": self.others,
             "sealed": None if self.sealed is None else dict(zip(("places", "highest"), self.sealed, strict=True)),
             "notes": [*meaning(self), *not_covered(self)],

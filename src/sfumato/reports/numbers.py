@@ -1,33 +1,40 @@
 """From stored cells to shown numbers: sums, then consistency. All of it is post-processing.
 
-A number is the sum of its cells. It is made consistent with those of its family (`sfumato.mechanisms.consistency`), and
-then raised to its floor, once, at the end. Every promise of consistency is such a floor: no number is below zero; an
-action is not below the one that follows from it; a total is not below its shown parts; and a cumulative count is not
-below its value an epoch before.
+A number is the sum of its cells; with the option `calendar`, of their least squares estimates. It is made consistent
+with those of its family (`sfumato.mechanisms.consistency`), and then raised to its floor, once, at the end. Every
+promise of consistency is such a floor: no number is below zero; an action is not below the one that follows from it; a
+total is not below its shown parts; and a cumulative count is not below its value an epoch before.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms.consistency import least_squares, settled
-from sfumato.mechanisms.noise import DiscreteLaplace
-from sfumato.query.reports.calendar import Span
+from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settled, split_tree
+from sfumato.query.reports.calendar import Range, Span
 from sfumato.query.reports.entities import Family
 from sfumato.query.reports.policy import Option, ReportPolicy
+from sfumato.query.reports.timetrees import TimeTree
+from sfumato.reports.errors import Terms, as_terms, half_width_of_sum, variance
 
 MAX_COUNT = 2**40
 """Counts are clamped to this, so that sums cannot overflow int64."""
 
+FALSE_ALARM = 1e-6
+"""How often a range and the ranges in it, which saw the same rows, are taken for such that did not."""
+
+_DIGITS = 6  # of an estimate: a half is a half, in whatever order it was added up
+
 Array: TypeAlias = NDArray[np.int64]
+Steps: TypeAlias = tuple[Range, ...]
 Which: TypeAlias = tuple[str, str | None]  # a statistic, and an attribute or None for its total
 
 
@@ -37,7 +44,7 @@ class Numbers:
 
     `steps` list the places of their ranges among `spans`. Running counts go from end to end instead: each of `ends`
     adds one range to the ranges of an earlier end (-1: to none), and `upto` has the numbers of ends at which a step is
-    over.
+    over. `trees` are ranges that are weighed against one another first, each with the places of its nodes.
     """
 
     policy: ReportPolicy
@@ -47,6 +54,7 @@ class Numbers:
     steps: tuple[tuple[int, ...], ...] = ()
     ends: tuple[tuple[int, int], ...] = ()
     upto: frozenset[int] = frozenset()
+    trees: tuple[tuple[tuple[int, ...], Tree], ...] = ()
 
     def compute(self, cells: Mapping[Which, Array]) -> dict[Which, Array]:
         """Shown numbers: steps x entities of the family x values. `cells` have also those that only set floors.
@@ -54,7 +62,8 @@ class Numbers:
         Each statistic comes after those that follow from it, and totals come last.
         """
         running = "monotone" in self.options
-        sums = {which: self._running_sums(array) if running else self._sums(array) for which, array in cells.items()}
+        weighed = {which: self._weigh(which, array) for which, array in cells.items()}
+        sums = {which: self._running_sums(array) if running else self._sums(array) for which, array in weighed.items()}
         estimates = {which: self._estimate(which, array) for which, array in sums.items()}
         if running:
             return self._compute_running(estimates)
@@ -64,23 +73,92 @@ class Numbers:
             shown[which] = self._raise_to(floors, which, estimates[which])
         return shown
 
-    def _sums(self, cells: Array) -> Array:
+    def saw_other_rows(self, cells: Mapping[Which, Array]) -> bool:
+        """Whether some ranges are further from the ranges in them than noise explains: rows came or went between."""
+        return any(
+            self._apart(which, places, tree, array).any()
+            for which, array in cells.items()
+            for places, tree in self.trees
+            if not self._exact(which)
+        )
+
+    def noise(self, statistic: str, entities: int) -> Iterator[Terms]:
+        """The noise of the steps, each a sum over so many entities; of steps with the same variance, that of one."""
+        scales, variances = self._scales(statistic), self._cell_variances(statistic)
+        places = {level: [at for at, span in enumerate(self.spans) if span.level == level] for level in scales}
+        known = set()
+        for some in _chunks(self.steps):
+            weights = np.zeros((len(self.spans), len(some)))
+            for step, those in enumerate(some):
+                weights[list(those), step] = 1
+            for nodes, tree in ((list(nodes), tree) for nodes, tree in self.trees):
+                if weights[nodes].any():
+                    weights[nodes] = least_squares_weights(tree, weights[nodes], variances[nodes])
+            for step, spread in enumerate((weights**2 * variances[:, None]).sum(axis=0).tolist()):
+                if (rough := f"{spread:.9g}") not in known:
+                    known.add(rough)
+                    yield as_terms(((scales[level], weights[places[level], step]) for level in scales), entities)
+
+    def _scales(self, statistic: str) -> dict[str, Fraction]:
+        """The scale of a cell's noise, by level of time."""
+        return {level: 1 / self.policy.epsilon(statistic, level) for level in self.policy.calendar.levels}
+
+    def _cell_variances(self, statistic: str) -> NDArray[np.float64]:
+        """The variance of a cell's noise, by range."""
+        by_level = {level: variance(scale) for level, scale in self._scales(statistic).items()}
+        return np.array([by_level[span.level] for span in self.spans])
+
+    def _weigh(self, which: Which, cells: Array) -> NDArray[Any]:
+        """Each cell's estimate by least squares over its tree of ranges. Not clamped: estimates are added up later."""
+        if not self.trees or self._exact(which):
+            return cells
+        estimates, variances = cells.astype(np.float64), self._cell_variances(which[0])
+        for places, tree in self.trees:
+            flat, own = _by_node(cells, places).astype(np.float64), variances[list(places)]
+            alike: dict[bytes, list[int]] = {}  # columns, by which of their nodes stand apart
+            apart = self._apart(which, places, tree, cells)
+            for column in range(flat.shape[1]):
+                alike.setdefault(apart[:, column].tobytes(), []).append(column)
+            for columns in alike.values():
+                for nodes, part in split_tree(tree, apart[:, columns[0]]):
+                    block = np.ix_(nodes, np.array(columns))
+                    flat[block] = least_squares(part, flat[block], own[nodes])
+            estimates[:, places] = flat.reshape(len(places), len(cells), -1).swapaxes(0, 1)
+        return estimates
+
+    def _apart(self, which: Which, places: Sequence[int], tree: Tree, cells: Array) -> NDArray[np.bool_]:
+        """Nodes x columns: whether a range and the ranges in it saw other rows. Late or deleted rows do that.
+
+        Decided by noisy numbers alone: by chance they differ so much with probability `FALSE_ALARM` at most.
+        """
+        flat, scales = _by_node(cells, places), self._scales(which[0])
+        apart = np.zeros(flat.shape, bool)
+        for parent, children in tree.families():
+            levels = Counter(self.spans[places[node]].level for node in (parent, *children))
+            noise = Counter[Fraction]()
+            for level, n in levels.items():
+                noise[scales[level]] += n
+            most = half_width_of_sum(tuple(sorted(noise.items())), 1 - FALSE_ALARM)
+            apart[parent] = np.abs(flat[parent] - flat[children].sum(axis=0)) > most
+        return apart
+
+    def _sums(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Steps x measured entities x values."""
         return np.array([cells[:, list(places)].sum(axis=1) for places in self.steps])
 
-    def _running_sums(self, cells: Array) -> Array:
+    def _running_sums(self, cells: NDArray[Any]) -> Array:
         sums = np.zeros((len(self.ends), cells.shape[0], cells.shape[2]), np.int64)
         for at, (before, place) in enumerate(self.ends):
             sums[at] = cells[:, place] + (sums[before] if before >= 0 else 0)
         return sums
 
-    def _estimate(self, which: Which, sums: Array) -> NDArray[np.float64]:
+    def _estimate(self, which: Which, sums: NDArray[Any]) -> NDArray[np.float64]:
         """Each number before its floor: the sum of its cells, made consistent with its family by least squares."""
         estimate = np.zeros((len(sums), len(self.family.paths), sums.shape[-1]))
-        estimate[:, np.flatnonzero(self.family.measured)] = np.clip(sums, -MAX_COUNT, MAX_COUNT)
+        estimate[:, np.flatnonzero(self.family.measured)] = np.clip(sums.round(_DIGITS), -MAX_COUNT, MAX_COUNT)
         if len(self.family.paths) > 1 and not self._exact(which):
-            for at, variance in enumerate(self._variances(which)):
-                own = np.array([variance if measured else math.inf for measured in self.family.measured])
+            for at, spread in enumerate(self._variances(which)):
+                own = np.array([spread if measured else math.inf for measured in self.family.measured])
                 estimate[at] = least_squares(self.family.tree, estimate[at], own)
         return estimate
 
@@ -89,7 +167,7 @@ class Numbers:
 
     def _variances(self, which: Which) -> list[float]:
         """The variance of the sum behind each step, or behind each end."""
-        each = [DiscreteLaplace(1 / self.policy.epsilon(which[0], span.level)).deviation ** 2 for span in self.spans]
+        each = self._cell_variances(which[0]).tolist()
         if "monotone" not in self.options:
             return [sum(each[place] for place in places) for places in self.steps]
         variances: list[float] = []
@@ -177,35 +255,28 @@ class Numbers:
         return {which: np.array(arrays) for which, arrays in ends.items()}
 
 
-def error95(policy: ReportPolicy, statistic: str, spans: Sequence[Span], entities: int) -> int:
-    """The half-width that holds with 95 % for the sum of these ranges' cells, over so many `entities`."""
-    scales: dict[Fraction, int] = {}
-    for span in spans:
-        scale = 1 / policy.epsilon(statistic, span.level)
-        scales[scale] = scales.get(scale, 0) + entities
-    return half_width_of_sum(tuple(sorted(scales.items())))
+def step_numbers(
+    policy: ReportPolicy, family: Family, options: tuple[Option, ...], steps: Steps, trees: Sequence[TimeTree]
+) -> Numbers:
+    """Each step is the sum of the ranges of its partition, which are weighed against all ranges of their trees."""
+    partitions = [policy.calendar.partition(*step) for step in steps]
+    spans = (*(span for each in partitions for span in each), *(span for tree in trees for span in tree.spans))
+    place = {span: at for at, span in enumerate(dict.fromkeys(spans))}
+    return Numbers(
+        policy,
+        family,
+        tuple(place),
+        options,
+        steps=tuple(tuple(place[span] for span in each) for each in partitions),
+        trees=tuple((tuple(place[span] for span in each.spans), each.tree) for each in trees if len(each.tree) > 1),
+    )
 
 
-@lru_cache(4096)
-def half_width_of_sum(scales: tuple[tuple[Fraction, int], ...], confidence: float = 0.95) -> int:
-    """The smallest w that a sum of independent discrete Laplace draws, n of each scale, exceeds with 1 - confidence.
+def _chunks(steps: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
+    """A few steps at a time, to bound the table of their weights."""
+    return (steps[first : first + 256] for first in range(0, len(steps), 256))
 
-    By the inverse Fourier transform of its characteristic function; by Chebyshev's bound where that would be too long.
-    """
-    if not scales:
-        return 0
-    if len(scales) == 1 and scales[0][1] == 1:
-        return DiscreteLaplace(scales[0][0]).half_width(confidence)
-    deviation = math.sqrt(sum(n * DiscreteLaplace(scale).deviation ** 2 for scale, n in scales))
-    reach = 12 * deviation + 40 * float(max(scale for scale, _ in scales))
-    if reach > 2**20:
-        return math.ceil(deviation / math.sqrt(1 - confidence))
-    size = 2 ** math.ceil(math.log2(2 * reach + 2))
-    wave = np.cos(2 * np.pi * np.arange(size // 2 + 1) / size)
-    transform = np.ones_like(wave)
-    for scale, n in scales:
-        a = math.exp(-1 / float(scale))
-        transform *= ((1 - a) ** 2 / (1 - 2 * a * wave + a**2)) ** n
-    masses = np.fft.irfft(transform, size)
-    inside = masses[0] + 2 * np.cumsum(np.concatenate([[0.0], masses[1 : size // 2]]))
-    return int(np.argmax(inside >= confidence))
+
+def _by_node(cells: Array, places: Sequence[int]) -> Array:
+    """Ranges x (entities x values)."""
+    return cells[:, list(places)].swapaxes(0, 1).reshape(len(places), -1)

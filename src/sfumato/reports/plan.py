@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
 from sfumato.errors import NotSupported
 from sfumato.ledger.cells import Place, Seal
@@ -15,10 +14,9 @@ from sfumato.mechanisms import context
 from sfumato.query.reports.calendar import ALL, LAST_CLOCK
 from sfumato.query.reports.entities import Entities, Family, Path, Tenancy
 from sfumato.query.reports.read import ReportRequest
+from sfumato.query.reports.timetrees import time_trees
 from sfumato.reports.cells import Block
-from sfumato.reports.numbers import Numbers
-
-Steps: TypeAlias = tuple[tuple[datetime, datetime], ...]
+from sfumato.reports.numbers import Numbers, Steps, step_numbers
 
 MAX_CELLS = 2_000_000  # behind one question
 MAX_ROWS = 100_000
@@ -28,7 +26,10 @@ MAX_TOGETHER = 50_000  # epochs times entities that are made consistent, epoch b
 
 @dataclass(frozen=True, slots=True)
 class PlannedReport:
-    """A question and all that its answer is made of. `end` is where the complete part of its range ends."""
+    """A question and all that its answer is made of. `end` is where the complete part of its range ends.
+
+    `open_since`: later numbers are weighed again when the longer ranges around them are complete; None if none is.
+    """
 
     request: ReportRequest
     path: Path
@@ -38,6 +39,7 @@ class PlannedReport:
     blocks: tuple[Block, ...]
     steps: Steps
     end: datetime
+    open_since: datetime | None = None
 
     @property
     def place(self) -> int:
@@ -62,14 +64,19 @@ def plan_report(
     family = entities.family(path, policy.fanout, whole="tree" in options)
     if "tree" in options and not entities.visible(family.paths[0], tenancy):
         raise NotSupported(f"tree is for those who may see the whole {policy.levels[0]}; leave it out", field="options")
-    end = min(request.end, policy.calendar.complete_until(min(now, LAST_CLOCK), policy.lag))
+    complete = policy.calendar.complete_until(min(now, LAST_CLOCK), policy.lag)
+    end = min(request.end, complete)
     if end <= request.start:
         latest = policy.calendar.wall(end).isoformat(sep=" ", timespec="minutes")
         problem = f"nothing of this range is complete yet; the last complete epoch ends at {latest}"
         raise NotSupported(problem, field="start")
     _check_length(request, family, end)
     steps = policy.calendar.steps(request.start, end, request.granularity)
-    numbers = (_running_numbers if "monotone" in options else _step_numbers)(request, family, steps, end)
+    trees = time_trees(policy.calendar, request.start, end, complete) if request.weighs_time else ()
+    if "monotone" in options:
+        numbers = _running_numbers(request, family, steps, end)
+    else:
+        numbers = step_numbers(policy, family, options, steps, trees)
     names = policy.with_dependents(request.statistics) if "actions" in options else request.statistics
     attributes: list[str | None] = [request.attribute]
     if "totals" in options and request.attribute is None:  # the parts that a total must not be below
@@ -77,12 +84,14 @@ def plan_report(
     paths = tuple(path for path, own in zip(family.paths, family.measured, strict=True) if own)
     blocks = tuple(Block(policy, attribute, tuple(names), paths, numbers.spans) for attribute in attributes)
     if sum(block.cells for block in blocks) > MAX_CELLS:
-        ways = "ask for a shorter range, or without monotone, totals or tree"
+        ways = "ask for a shorter range, or without monotone, totals, tree or calendar"
         raise NotSupported(f"this rests on more than {MAX_CELLS:,} cells; {ways}")
     values = 1 if request.attribute is None else len(policy.attributes[request.attribute].domain)
     if len(steps) * min(values, request.top or values) > MAX_ROWS:
         raise NotSupported(f"this gives more than {MAX_ROWS:,} rows; take a coarser one, or a top", field="granularity")
-    return PlannedReport(request, path, family, entities, numbers, blocks, steps, end)
+    still_open = (tree.spans[0].start for tree in trees if tree.spans[0].level != policy.calendar.levels[-1])
+    open_since = next((max(start, request.start) for start in still_open), None)
+    return PlannedReport(request, path, family, entities, numbers, blocks, steps, end, open_since)
 
 
 def _check_length(request: ReportRequest, family: Family, end: datetime) -> None:
@@ -93,16 +102,9 @@ def _check_length(request: ReportRequest, family: Family, end: datetime) -> None
         problem = f"monotone looks at each {calendar.levels[0]}, at most {most:,}; shorten the range"
         raise NotSupported(problem, field="options")
     level = calendar.levels[-1] if request.granularity == ALL else request.granularity
+    level = calendar.levels[0] if request.weighs_time else level
     if calendar.rough_count(request.start, end, level) > MAX_SPANS:
         raise NotSupported(f"this is more than {MAX_SPANS:,} times a {level}; shorten the range", field="start and end")
-
-
-def _step_numbers(request: ReportRequest, family: Family, steps: Steps, _: datetime) -> Numbers:
-    """Each step is the sum of the ranges of its partition."""
-    partitions = [request.policy.calendar.partition(*step) for step in steps]
-    place = {span: at for at, span in enumerate(dict.fromkeys(span for each in partitions for span in each))}
-    places = tuple(tuple(place[span] for span in each) for each in partitions)
-    return Numbers(request.policy, family, tuple(place), request.options, steps=places)
 
 
 def _running_numbers(request: ReportRequest, family: Family, steps: Steps, end: datetime) -> Numbers:

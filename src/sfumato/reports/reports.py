@@ -98,7 +98,8 @@ class Reports:
 
     def _fetch_cells(self, planned: PlannedReport, account: str, now: datetime) -> tuple[dict[Place, Seal], bool]:
         """The stored cells behind a question, after drawing those that are missing; and whether none was missing."""
-        cells, name = self._cells[planned.request.policy.name], planned.digest({})
+        cells = self._cells[planned.request.policy.name]
+        name = f"{planned.digest({})} {len(planned.numbers.spans)}"  # more of them when a longer range is complete
         found = cells.read(planned.blocks)
         new = sum(len(cells.missing(block, found)) for block in planned.blocks)
         if not new:

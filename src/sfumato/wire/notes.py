@@ -30,6 +30,8 @@ CUT_SHORT = "cut-short"
 SMALL_COUNTS_HIDDEN = "small-counts-hidden"
 OPTION = "option"
 RAISED = "raised"
+MAY_CHANGE = "may-change"
+OTHER_ROWS = "other-rows"
 
 OTHER = "other"
 """A text of an earlier version that is not known any more."""
@@ -50,6 +52,8 @@ TEXTS: Mapping[str, str] = {
     SMALL_COUNTS_HIDDEN: "counts below {least} are not shown",
     OPTION: "{option}: {meaning}",
     RAISED: "error95 is of the noise alone: {options} the numbers, which may be further above the truth",
+    MAY_CHANGE: "a number from {since} on changes once more when a longer range around it is complete ({levels})",
+    OTHER_ROWS: "rows came late or were deleted: some ranges saw other rows than the ranges in them, and stand alone",
 }
 
 # How stored answers spelled these before they had codes, where that was another text.

@@ -15,7 +15,7 @@ def print_demo(finished: Demo, console: Console) -> None:
     """Print the answers, each with its receipt, and what the budget as a whole promises."""
     for words, answer in finished.answers.items():
         console.print(render_answer(answer, title=words), "", sep="\n")
-    console.print(Text("How the article cookie-free-ads-51 did by week; a report debits no budget", "bold"))
+    console.print(Text("How the article cookie-free-ads-51 did in a week, by day; a report debits no budget", "bold"))
     console.print("", render_report(finished.numbers), "", sep="\n")
     console.print(Text("A table to publish: members of as many articles as a small budget buys", "bold"), "", sep="\n")
     console.print(render_release(finished.table, top=5), "", sep="\n")

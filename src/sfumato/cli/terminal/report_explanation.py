@@ -7,7 +7,14 @@ from rich.table import Table
 
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
+from sfumato.query.reports.policy import ReportPolicy
+from sfumato.reports.accuracy import compare_gaussian, usual_errors
 from sfumato.reports.explain import ReportExplanation, amount, joint_statistics, meaning, not_covered
+
+ERRORS = (
+    "These are errors of one entity, on a typical day of a year to the worst: of sums of the fewest cells; with the "
+    "option calendar, on the day that the range ends; and later, when the longer ranges around it are complete."
+)
 
 
 def render_report_explanation(explained: ReportExplanation, standing: str) -> RenderableType:
@@ -37,12 +44,30 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
             paragraphs(" ".join(joint_statistics(policy))),
             *([indent(attributes)] if policy.attributes else []),
             indent(epsilons),
+            indent(_errors_table(policy)),
+            paragraphs(f"{ERRORS} {compare_gaussian(policy, promise)}"),
             indent(_versions_table(explained)),
             paragraphs(standing or _sealed_sentence(explained)),
             Group(paragraphs("What it means:"), "", bullets(meaning(explained))),
             Group(paragraphs("What it does not cover:"), "", bullets(not_covered(explained))),
         ]
     )
+
+
+def _errors_table(policy: ReportPolicy) -> Table:
+    """The 95 % error of the usual ranges: on a typical day, and at most."""
+    errors = usual_errors(policy)
+    several = len({each.statistics for each in errors}) > 1
+    grid = plain_table("95 % error of a range", "sums", "calendar", "later", numbers=(1, 2, 3))
+    for each in errors:
+        words = f"{each.range}, {', '.join(each.statistics)}" if several else each.range
+        pairs = (each.sums, each.calendar, each.final)
+        grid.add_row(Words(words), *(Words(_within(*pair)) for pair in pairs))
+    return grid
+
+
+def _within(typical: int, largest: int) -> str:
+    return f"± {typical:,}" if typical == largest else f"± {typical:,} to {largest:,}"
 
 
 def _versions_table(explained: ReportExplanation) -> Table:

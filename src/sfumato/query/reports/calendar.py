@@ -89,6 +89,10 @@ class Calendar:
         start, end = self._around(instant, self._chosen(level))
         return start if start == instant else end
 
+    def span(self, moment: datetime, level: str) -> Span:
+        """The range of a level that holds `moment`."""
+        return Span(level, *self._around(self._utc("moment", moment), self._chosen(level)))
+
     def fits(self, moment: datetime) -> bool:
         """Whether `moment` is a boundary of the finest level."""
         return self.floor(moment) == moment
@@ -207,6 +211,11 @@ class Calendar:
 
     def _around(self, moment: datetime, level: str) -> Range:
         return _around(self._clock, moment, level)
+
+
+def regular_hours(level: str) -> int:
+    """The length of a level in a regular year, of 12 months of 30 days."""
+    return _HOURS.get(level) or _MONTHS[level] * 30 * 24
 
 
 def _check_levels(levels: Sequence[str]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from sfumato.query.predicate import (
 from sfumato.query.reports.calendar import Calendar
 from sfumato.types import Type, Value
 
-Option: TypeAlias = Literal["monotone", "totals", "tree", "actions"]
+Option: TypeAlias = Literal["monotone", "totals", "tree", "actions", "calendar"]
 Unit: TypeAlias = Literal["event", "person"]
 
 EARLIEST_ZONE = timezone(timedelta(hours=14))  # where days begin first
@@ -42,7 +42,15 @@ OPTIONS: Mapping[Option, str] = {
     "totals": "a total is not below the sum of its shown parts: raised where it is, biased upwards by their noise",
     "tree": "parents are the sum of their children, by least squares: unbiased and less noise, until it is clamped",
     "actions": "an action is not below the one that follows from it: raised where it is, biased upwards when rare",
+    "calendar": "days, months and longer ranges are weighed against one another by least squares: unbiased, less noise",
 }
+
+
+def options_conflict(options: Iterable[str]) -> str:
+    """Why these options exclude each other, in words; "" where they do not."""
+    if {"monotone", "calendar"} <= {*options}:
+        return "monotone and calendar exclude each other: a running count must not change when a month is complete"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

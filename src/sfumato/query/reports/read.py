@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.mechanisms import context
 from sfumato.query.reports.calendar import ALIASES, ALL, Calendar
-from sfumato.query.reports.policy import OPTIONS, Option, ReportPolicy
+from sfumato.query.reports.policy import OPTIONS, Option, ReportPolicy, options_conflict
 from sfumato.query.reports.request import FIELDS
 
 T = TypeVar("T", bound=str)
@@ -29,6 +29,16 @@ class ReportRequest:
     granularity: str
     top: int | None
     options: tuple[Option, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether its numbers have no noise: totals that the reader knows anyway."""
+        return self.attribute is None and self.policy.exact_totals
+
+    @property
+    def weighs_time(self) -> bool:
+        """Whether ranges of all levels of time are weighed against one another."""
+        return "calendar" in self.options and not self.exact
 
     def encode(self, path: Sequence[str]) -> bytes:
         """The question about the entity at `path` as bytes, for its digest: one form per meaning."""
@@ -74,7 +84,7 @@ def read_report(serial: Mapping[str, Any], reports: Mapping[str, ReportPolicy]) 
         end=end,
         granularity=_choice("granularity", level, (ALL, *policy.calendar.levels), "there is no level") or ALL,
         top=top,
-        options=policy.options if options is None else _choices("options", options, OPTIONS, "there is no option"),
+        options=policy.options if options is None else _options(options),
     )
 
 
@@ -112,6 +122,13 @@ def _choices(field: str, raw: Any, among: Iterable[T], complaint: str) -> tuple[
             raise NotSupported(problem, field=field)
         _choice(field, name if name is not None else "", known, complaint)
     return tuple(name for name in known if name in names)
+
+
+def _options(raw: Any) -> tuple[Option, ...]:
+    options = _choices("options", raw, OPTIONS, "there is no option")
+    if problem := options_conflict(options):
+        raise NotSupported(problem, field="options")
+    return options
 
 
 def _range(serial: Mapping[str, Any], calendar: Calendar) -> tuple[datetime, datetime]:

@@ -1,0 +1,201 @@
+"""How accurate a report is: the error of the ranges that are usually asked for, and what Gaussian noise would change.
+
+Pure: it follows from the policy, before anything is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from sfumato.mechanisms.consistency import Tree
+from sfumato.query.reports.calendar import Range, Span
+from sfumato.query.reports.entities import Family
+from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy
+from sfumato.query.reports.shares import LAST_DAYS
+from sfumato.query.reports.timetrees import TimeTree, time_trees
+from sfumato.reports.errors import error95, variance
+from sfumato.reports.numbers import step_numbers
+
+YEAR = 2025
+EVERY = 5  # days: how often each range is looked at in the year
+DELTA = 1e-6  # of the Gaussian noise that is compared with
+
+_ALONE = Family(((),), Tree((-1,)), (True,))
+
+
+@dataclass(frozen=True, slots=True)
+class UsualError:
+    """The 95 % error of a range for statistics with one epsilon: each on a typical day of a year, and at most.
+
+    `sums` adds up the fewest cells. `calendar` is with the option of that name, on the day that the range ends; `final`
+    is with it too, when all longer ranges around it are complete.
+    """
+
+    range: str
+    statistics: tuple[str, ...]
+    sums: tuple[int, int]
+    calendar: tuple[int, int]
+    final: tuple[int, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        pairs = {"sums": self.sums, "calendar": self.calendar, "final": self.final}
+        error95 = {name: dict(zip(("typical", "largest"), pair, strict=True)) for name, pair in pairs.items()}
+        return {"range": self.range, "statistics": [*self.statistics], "error95": error95}
+
+
+def usual_errors(policy: ReportPolicy) -> list[UsualError]:
+    """The errors of the usual ranges, of one entity. A range that is not on the grid of the report is left out."""
+    alike: dict[tuple[Fraction, ...], list[str]] = {}
+    for name, statistic in policy.statistics.items():
+        alike.setdefault(tuple(statistic.epsilon[level] for level in policy.calendar.levels), []).append(name)
+    ranges, later = usual_ranges(policy), policy.calendar.instant("end", date(YEAR + 2, 1, 1))
+    trees = partial(time_trees, policy.calendar)
+
+    def errors(statistic: str, asked: list[Range]) -> Iterator[tuple[int, int]]:
+        spread = RangeVariances(policy, statistic)
+        yield spread.errors([(each, ()) for each in asked])
+        yield spread.errors([(each, trees(*each, each[1])) for each in asked])
+        yield spread.errors([(each, trees(*each, later)) for each in asked])
+
+    return [
+        UsualError(words, tuple(names), *errors(names[0], asked))
+        for names in alike.values()
+        for words, asked in ranges.items()
+    ]
+
+
+def usual_ranges(policy: ReportPolicy) -> Mapping[str, list[Range]]:
+    """Each usual range, as it is asked for on many days of a year: on the day that it ends."""
+    first = date(YEAR, 1, 1)
+    days = [first + timedelta(days=n) for n in range(EVERY, 366, EVERY)]
+    months = [date(YEAR, month, 1) for month in range(1, 13)]
+    found = {f"last {last} days": [(end - timedelta(days=last), end) for end in days] for last in LAST_DAYS}
+    found |= {"last month": list(pairwise(months)), "year to date": [(first, end) for end in days]}
+    on_grid = {words: list(_on_grid(policy, ranges)) for words, ranges in found.items()}
+    return {words: ranges for words, ranges in on_grid.items() if ranges}
+
+
+def _on_grid(policy: ReportPolicy, ranges: list[tuple[date, date]]) -> Iterator[Range]:
+    calendar = policy.calendar
+    for start, end in ranges:
+        moments: tuple[datetime, datetime] = calendar.instant("start", start), calendar.instant("end", end)
+        if all(map(calendar.fits, moments)):
+            yield moments
+
+
+class RangeVariances:
+    """Variances of the ranges of one statistic. A weighed range needs one path through each tree, and no weights."""
+
+    def __init__(self, policy: ReportPolicy, statistic: str) -> None:
+        self._policy, self._statistic = policy, statistic
+        self._cells = {level: variance(1 / policy.epsilon(statistic, level)) for level in policy.calendar.levels}
+        self._known: dict[Span, tuple[list[float], dict[int, list[int]]]] = {}
+
+    def errors(self, asked: Sequence[tuple[Range, tuple[TimeTree, ...]]]) -> tuple[int, int]:
+        """The 95 % errors of the range with the median variance, and of the one with the largest."""
+        ordered = sorted(asked, key=lambda each: self.variance(*each))
+        return self._error95(*ordered[len(ordered) // 2]), self._error95(*ordered[-1])
+
+    def _error95(self, asked: Range, trees: tuple[TimeTree, ...]) -> int:
+        numbers = step_numbers(self._policy, _ALONE, (), (asked,), trees)
+        return error95(next(numbers.noise(self._statistic, entities=1)))
+
+    def variance(self, asked: Range, trees: Sequence[TimeTree]) -> float:
+        """That of a sum of the fewest cells; with trees, of the least squares estimate."""
+        if not trees:
+            return sum(self._cells[span.level] for span in self._policy.calendar.partition(*asked))
+        return sum(self._part(tree, 0, asked)[0] for tree in trees)
+
+    def _part(self, tree: TimeTree, node: int, asked: Range) -> tuple[float, float]:
+        """Of what is asked of a node, from its own cell and those below: variance, and covariance with the node."""
+        span, (estimates, children) = tree.spans[node], self._estimates(tree)
+        if asked[0] <= span.start and span.end <= asked[1]:
+            return estimates[node], estimates[node]
+        if span.end <= asked[0] or asked[1] <= span.start:
+            return 0.0, 0.0
+        parts = [self._part(tree, child, asked) for child in children[node]]
+        below, shared = sum(each[0] for each in parts), sum(each[1] for each in parts)
+        cell, weight = self._cells[span.level], estimates[node] / self._cells[span.level]  # weight of the node's cell
+        return below - shared**2 * (1 - weight) / cell, shared * (1 - weight)
+
+    def _estimates(self, tree: TimeTree) -> tuple[list[float], dict[int, list[int]]]:
+        """Of each node, the variance of its estimate from its own cell and those below; and its children."""
+        if tree.spans[0] not in self._known:
+            estimates = [self._cells[span.level] for span in tree.spans]
+            children = {parent: below.tolist() for parent, below in tree.tree.families()}
+            for parent, below in reversed(children.items()):
+                together = sum(estimates[child] for child in below)
+                estimates[parent] *= together / (estimates[parent] + together)
+            self._known[tree.spans[0]] = estimates, children
+        return self._known[tree.spans[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianComparison:
+    """What Gaussian noise of the same epsilon and a small `delta` would do: the error times `ratio`.
+
+    `cells` is the number of cells that one event is counted in.
+    """
+
+    delta: float
+    cells: int
+    ratio: float
+
+    def __str__(self) -> str:
+        percent = round(100 * abs(1 - self.ratio))
+        change = f"{percent} % {'less' if self.ratio < 1 else 'more'}" if percent else "the same"
+        noise = f"Gaussian noise at the same epsilon and delta {self.delta:g} would have {change} error"
+        return f"{noise}: one event is counted in {self.cells:,} cell{'' if self.cells == 1 else 's'}."
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"delta": self.delta, "cells": self.cells, "error_ratio": round(self.ratio, 3)}
+
+
+def compare_gaussian(policy: ReportPolicy, promise: ReportGuarantee) -> GaussianComparison:
+    """Each cell's noise replaced by Gaussian noise, all deviations in the same proportion, at the same epsilon.
+
+    An event's cells add up to mu^2 = sum 1 / sigma^2 for each version, and c events of a person to c^2 times that.
+    The mechanism is then (epsilon, delta)-DP for the delta of a Gaussian of this mu (Balle and Wang 2018).
+    """
+    levels = policy.calendar.levels
+    each = [variance(1 / policy.epsilon(name, level)) for name in promise.statistics for level in levels]
+    several = promise.attributes * promise.entities
+    squared = several * promise.versions * promise.events**2 * sum(1 / spread for spread in each)
+    ratio = math.sqrt(squared) / largest_mu(float(promise.epsilon), DELTA)
+    return GaussianComparison(DELTA, several * len(each), ratio)
+
+
+def largest_mu(epsilon: float, delta: float) -> float:
+    """The largest distance of two Gaussians, in deviations, that is (epsilon, delta)-DP.
+
+    >>> round(largest_mu(1, 1e-6), 4)
+    0.2367
+    """
+    low, high = 0.0, 1.0
+    while gaussian_delta(epsilon, high) <= delta:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta else (low, middle)
+    return low
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """P[X > y] - exp(epsilon) P[X > x] of a standard normal X, with y, x = epsilon / mu -+ mu / 2."""
+    y, x = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    density = math.exp(-(y**2) / 2) / math.sqrt(2 * math.pi)  # of X at y; exp(epsilon) times that at x
+    return math.erfc(y / math.sqrt(2)) / 2 - density * _mills_ratio(x)
+
+
+def _mills_ratio(x: float) -> float:
+    """P[X > x] by the density at x, for x >= 0."""
+    if x > 20:
+        return (1 - 1 / x**2 + 3 / x**4 - 15 / x**6) / x
+    return math.sqrt(math.pi / 2) * math.erfc(x / math.sqrt(2)) * math.exp(x**2 / 2)
