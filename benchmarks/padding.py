@@ -18,7 +18,7 @@ def report() -> str:
     rows = []
     for pad_ms in PADS_MS:
         with tempfile.TemporaryDirectory() as place:
-            config = prepare(Path(place), pad_ms)
+            config = prepare(Path(place) / "shop", pad_ms)
             anna, ben = new_key_for(config, "anna"), new_key_for(config, "ben")
             with process([*SERVE, "--config", str(config)]) as (service, _):
                 asked, new = _times(service, anna, ben)

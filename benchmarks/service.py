@@ -46,7 +46,7 @@ uvicorn.Server(uvicorn_config(app)).run([bound])
 
 def report() -> str:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        folder = Path(place)
+        folder = Path(place) / "shop"
         config, events = configured(folder)
         key = new_key_for(config)
         service, _ = stack.enter_context(process([*SERVE, "--config", str(config)]))
@@ -59,7 +59,8 @@ SERVE = [str(Path(sys.executable).with_name("sfumato")), "serve", "--port", "0",
 
 
 def configured(folder: Path) -> tuple[Path, int]:
-    """A million rows, a budget without end, no rate limit."""
+    """A million rows, a budget without end, no rate limit. Makes the folder; the fence is beside it."""
+    folder.mkdir()
     events = prepare(folder)
     (folder / "books").mkdir(exist_ok=True)
     config = folder / "sfumato.toml"

@@ -28,7 +28,7 @@ ANALYSTS = '[analysts.ben]\nbudget = "ample"\n[service]\nrate_per_minute = 0\npa
 
 def report() -> str:
     with tempfile.TemporaryDirectory() as place:
-        config = prepare(Path(place))
+        config = prepare(Path(place) / "shop")
         anna, ben = new_key_for(config, "anna"), new_key_for(config, "ben")
         rows = []
         with process([*SERVE, "--config", str(config)]) as (service, _):
@@ -48,6 +48,8 @@ def report() -> str:
 
 
 def prepare(folder: Path, pad_ms: int = 0) -> Path:
+    """Make the folder of a configuration. Its fence is beside it."""
+    folder.mkdir()
     with duckdb.connect(folder / "data.duckdb") as connection:
         sample.generate(connection, MEMBERS)
         connection.execute("CREATE OR REPLACE TABLE engagements AS SELECT *, 0 AS n FROM engagements")

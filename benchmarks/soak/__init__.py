@@ -84,11 +84,12 @@ def _run(
             running.append(pool.submit(ask_until, stopped, *client))
         try:
             for look in itertools.count(1):
-                time.sleep(max(0.0, min(LOOK_S, end - time.monotonic())))
+                time.sleep(LOOK_S)
                 held = service.held()
                 for process, amounts in held.items():
                     lives.setdefault(process, []).append(amounts)
-                is_over = time.monotonic() >= end or bool(seen.errors) or any(each.done() for each in running[1:])
+                has_failed = bool(seen.errors) or any(each.done() for each in running[1:])
+                is_over = has_failed or (time.monotonic() >= end and running[0].done())  # after all accidents
                 if is_over or look % (LINE_S // LOOK_S) == 0:
                     print(f"{seen}; {', '.join('{} MB {} files'.format(*each) for each in held.values())}", flush=True)
                 if is_over:

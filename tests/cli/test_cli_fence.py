@@ -15,6 +15,8 @@ from sfumato.session import Session
 from tests.contracts.fence import mark
 from tests.helpers.worlds import World, new_world
 
+pytestmark = pytest.mark.usefixtures("damage_is_named")  # a wrong mark is no damaged ledger
+
 TOTAL = "SELECT members FROM engagements WHERE n <> {}"
 
 

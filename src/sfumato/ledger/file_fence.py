@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import functools
 import hashlib
@@ -9,15 +10,14 @@ import operator
 import os
 import time
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from sfumato.errors import LedgerBusy, LedgerFailed
 from sfumato.ledger.fence import GONE, NO_MARK, STUCK, Fence, Mark
 from sfumato.ledger.store import deadline, hold_lock, translate_errors
 
-UNWRITABLE = "the ledger's fence cannot be read or written, so no answer may leave; see [ledger] fence"
-FULL = "the disk is full"
+UNWRITABLE = "the ledger's fence {} cannot be read or written, so no answer may leave; see [ledger] fence"
 NAME_IN_FOLDER = "ledger.fence"
 
 _COMPACT_AT = 1 << 18
@@ -38,7 +38,7 @@ class FileFence(Fence):
 
     def mark(self) -> Mark | None:
         """The join of all marks; None if there is no fence. The file is read again only if it has changed."""
-        with hold_lock(self._mutex, deadline("fence"), STUCK), translate_errors(OSError, otherwise=UNWRITABLE):
+        with hold_lock(self._mutex, deadline("fence"), STUCK), _translate_errors(self.path):
             try:
                 # Opened, not only looked at: a network drive then asks its server for the latest state.
                 with self.path.open("rb", buffering=0) as file:
@@ -117,7 +117,7 @@ class FileFence(Fence):
                     # A newline on both sides: a line torn by a power cut spoils nothing but itself.
                     line = b"\n" + mark.to_line() + b"\n"
                     if os.write(descriptor, line) != len(line):
-                        raise OSError(FULL)
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     self._read = (_state(os.fstat(descriptor)), together)
             # After a failed sync the next one may report success without writing: then the whole file is replaced.
             self._doubtful = True
@@ -149,7 +149,7 @@ class FileFence(Fence):
     @contextmanager
     def _lock_file(self, until: float) -> Iterator[int]:
         """Lock the file beside the fence. Not for ever: a process that is frozen keeps its lock."""
-        with translate_errors(OSError, otherwise=UNWRITABLE):
+        with _translate_errors(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_CREAT | os.O_RDWR, 0o600)
             try:
@@ -171,7 +171,7 @@ def _write_file(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
         if os.write(descriptor, content) != len(content):
-            raise OSError(FULL)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -193,7 +193,7 @@ def default_path(place: str, identity: str) -> Path:
     and a new one is created in the same place, the new one meets the old fence and is not served.
     """
     note = _note(place)
-    try:
+    with _translate_errors(note):
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not note.exists():
             beside = note.with_name(f"{note.name}.{os.urandom(8).hex()}")
@@ -204,14 +204,17 @@ def default_path(place: str, identity: str) -> Path:
             finally:
                 beside.unlink()
         return note.parent / f"{note.read_text().strip()}.fence"
-    except OSError:
-        raise LedgerFailed(UNWRITABLE) from None
 
 
 def forget_place(place: str) -> None:
     """Forget which ledger was in a place. Its fence stays: the ledger may have been moved."""
-    with translate_errors(OSError, otherwise=UNWRITABLE):
-        _note(place).unlink(missing_ok=True)
+    note = _note(place)
+    with _translate_errors(note):
+        note.unlink(missing_ok=True)
+
+
+def _translate_errors(path: Path) -> AbstractContextManager[None]:
+    return translate_errors(OSError, UNWRITABLE.format(repr(str(path))))
 
 
 def _note(place: str) -> Path:

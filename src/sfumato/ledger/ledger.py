@@ -330,14 +330,15 @@ class Ledger:
         """Bring this fence to the mark of another fence of the same ledger. Nothing is spent."""
         own = self.fence.mark()
         with self._store.reading() as run:
-            books = Books(run, LATEST)
-            if mark is None or mark.ledger != books.head.id:
-                raise InvalidArgument("mark", "is not of this ledger; name a fence of a machine that uses this ledger")
-            if own is not None and own.ledger != mark.ledger:
-                problem = f"holds the mark of another ledger ({self.fence.place}); move it away, or name another place"
-                raise ConfigError("ledger.fence", problem)
+            identity = Books(run, LATEST).head.id
+        if mark is None or mark.ledger != identity:
+            raise InvalidArgument("mark", "is not of this ledger; name a fence of a machine that uses this ledger")
+        if own is not None and own.ledger != identity:
+            problem = f"holds the mark of another ledger ({self.fence.place}); move it away, or name another place"
+            raise ConfigError("ledger.fence", problem)
+        with self._store.reading() as run:
             for each in (mark, own or mark):
-                self._check_continues(books, each)
+                self._check_continues(Books(run, LATEST), each)
         self.fence.start(mark)
         self.fence.advance(mark)
 

@@ -141,10 +141,10 @@ def hold_lock(lock: threading.Lock | threading.Semaphore, end: float, words: str
 
 
 @contextmanager
-def translate_errors(kind: type[Exception], *, otherwise: str = "") -> Iterator[None]:
+def translate_errors(kind: type[Exception], words: str = FAILED) -> Iterator[None]:
     """Raise `LedgerFailed` for errors of this kind, with their code and without their text.
 
-    An operator can look the code up. `otherwise` is a better message for all codes.
+    An operator can look the code up, such as ENOSPC for a full disk.
     """
     code = ""
     try:
@@ -160,7 +160,7 @@ def translate_errors(kind: type[Exception], *, otherwise: str = "") -> Iterator[
     if code.startswith(_DAMAGED_CODES):
         raise_bare(LedgerFailed(f"{DAMAGED} ({code})"))
     if code:
-        raise_bare(LedgerFailed(otherwise or f"{FAILED} ({code})"))
+        raise_bare(LedgerFailed(f"{words} ({code})"))
 
 
 @contextmanager
