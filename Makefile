@@ -6,7 +6,7 @@ ARGS ?=
 # Tests start hundreds of processes, and those start faster from compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test exhaustive check bench docs clean
+.PHONY: demo test exhaustive mutants check bench docs clean
 
 demo: .venv/base ## the service, on generated data, until Ctrl-C (ARGS=--once: until it has answered)
 	$(BIN)/sfumato demo $(ARGS)
@@ -16,6 +16,9 @@ test: .venv/dev ## every test, on all cores
 
 exhaustive: .venv/dev ## every test, with more repeats: for hours in which nothing else is to be done
 	EXHAUSTIVE=1 $(BIN)/pytest -n auto --dist worksteal $(ARGS)
+
+mutants: .venv/dev ## break the code on purpose, one place at a time: the named test has to notice
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 check: .venv/dev ## the gate: format, lint, types, layers, fast tests
 	$(BIN)/ruff format --check .

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,7 @@ from sfumato.problems import COMMAND_LINE_TYPES, PLACE, PROBLEM_TYPES, ProblemTy
 
 PAGES = Path(__file__).parent / "reference"
 STUB = Path(sfumato.__file__).with_suffix(".pyi")
+LIST = Path(__file__).parents[1] / "tests" / "mutants" / "mutants.toml"
 NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
 
 PROBLEMS = """\
@@ -25,6 +27,15 @@ What the HTTP service answers when it refuses or fails (RFC 9457): `application/
 `status` and `detail`. `type` is the path of a page that the service has. The SDK raises the exception named here, as
 embedded use does. The command line prints the same object with `--json`, and there `detail` has the words of the error
 itself. A problem shows nothing that exists only in the data.
+"""
+
+MUTANTS = """\
+<!-- Written by docs/reference.py; change tests/mutants/mutants.toml instead. -->
+
+A mutant is a small edit that breaks Sfumato on purpose. Each of the {count} mutants below is caught by the test beside
+it: an assertion of that test fails. `make mutants` shows it. It applies one edit at a time to a copy of the tree, and
+runs that test. The edits themselves are in `tests/mutants/mutants.toml`. All these tests are part of `make test`.
+[How privacy is tested](../explanation/how-privacy-is-tested.md) describes the tests.
 """
 
 COMMAND_LINE = """\
@@ -48,6 +59,7 @@ def pages() -> dict[str, str]:
             ]
         ),
         "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
+        "mutants.md": _mutants(tomllib.loads(LIST.read_text("utf-8"))),
     }
 
 
@@ -91,6 +103,17 @@ def _commands(command: click.Command, name: str, parent: click.Context | None) -
             below = command.get_command(context, each)
             page += [] if below is None else _commands(below, each, context)
     return page
+
+
+def _mutants(areas: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
+    """What each mutant breaks, and the test that catches it, by area."""
+    page = ["# Mutants\n", MUTANTS.format(count=sum(map(len, areas.values())))]
+    for area, mutants in areas.items():
+        rows = [f"| {mutant['harm']} | `{mutant['test']}` |" for mutant in mutants]
+        page.append(
+            "\n".join([f"## {area}\n", "| what is broken | the test that catches it |", "|---|---|", *rows, ""])
+        )
+    return "\n".join(page)
 
 
 def stub() -> str:

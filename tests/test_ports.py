@@ -134,7 +134,7 @@ def test_a_plan_takes_mechanisms_from_their_table(tmp_path, monkeypatch):
     with duckdb.connect(str(tmp_path / "rows.duckdb")) as rows:
         rows.execute("CREATE TABLE visits (person INTEGER, page VARCHAR)")
         rows.executemany("INSERT INTO visits VALUES (?, ?)", VISITS)
-    monkeypatch.setitem(MECHANISMS, "known_laplace", ToyMechanism)
+    monkeypatch.setitem(MECHANISMS, "known_gaussian", ToyMechanism)
     with opened(tmp_path, "duckdb", 'database = "rows.duckdb"') as session:
         found = session.ask(sf.Total("visits", measure="people"), analyst="anna")
     assert issubclass(ToyMechanism, KnownNoise)

@@ -177,6 +177,15 @@ class TestARightThatWasTakenAway:
         with reopen(world, FREE) as session:  # given back: nothing was lost
             assert session.ask(STAFF, analyst="mallory", call=call).rows == given.rows
 
+    def test_a_role_without_questions_has_no_answers_of_before(self, tmp_path: Path) -> None:
+        world = new_rights(tmp_path / "world", analysts=FREE)
+        with world.open() as session:
+            digest = session.ask(ARTICLES, analyst="mallory").receipt.digest
+        with reopen(world, FREE + "role = 'reader'\n") as session:
+            refused = told(session, "recall", digest)
+            assert refused[0] is NotFound
+            assert "mallory has the role reader" in refused[1]
+
     def test_what_was_reserved_is_not_answered(self, tmp_path: Path) -> None:
         world, call = new_rights(tmp_path / "world", analysts=FREE), IdempotentCall.of("once", b"staff")
 

@@ -161,6 +161,17 @@ def test_a_repeat_is_free_and_the_same_bytes_whatever_the_rows_became(each_world
     assert again.receipt.left == later.receipt.left == first.receipt.left
 
 
+def test_the_data_version_does_not_follow_the_rows(world):
+    """A version that does would show that a person came."""
+    with world.open() as session:
+        first = session.ask(REGION, analyst="anna")
+    world.write_rows(seed=2, people=500)
+    with world.open() as session:
+        later = session.ask(REGION, analyst="anna")
+    assert first.receipt.data_version == later.receipt.data_version
+    assert first.receipt.digest == later.receipt.digest
+
+
 def test_changed_rows_would_have_changed_the_answer(world):
     """Or else the test above could not fail."""
     with world.open() as session:
@@ -225,6 +236,20 @@ def test_a_new_version_is_new_noise_and_a_new_charge(world):
     assert versions == ["daily 2026-11-15"] * 2 + ["daily 2026-11-16"] * 2
     assert len({answer.receipt.digest for answer in first + second}) == 4
     assert [a.rows for a in first] != [a.rows for a in second]  # eight counts with an error of 8: once in 10^8
+
+
+def test_a_text_is_planned_for_one_analyst_and_one_data_version(world):
+    """In one session, which keeps the plans of texts."""
+    world.write_config(version='"daily"')
+    days, asked = [NOW], "SELECT region, COUNT(DISTINCT member_id) FROM engagements GROUP BY region"
+    with Session(world.path, clock=lambda: days[-1]) as session:
+        first = session.ask(asked, analyst="anna").receipt
+        other = session.ask(asked, analyst="olga").receipt
+        assert (spent(session, "anna"), spent(session, "olga")) == (Charge(1), Charge(1))
+        days.append(NOW + timedelta(days=1))
+        later = session.ask(asked, analyst="anna").receipt
+    assert first.digest == other.digest != later.digest
+    assert (first.data_version, later.data_version) == ("daily 2026-11-15", "daily 2026-11-16")
 
 
 def test_another_noise_key_is_another_answer_and_another_charge(world):
@@ -554,7 +579,7 @@ def test_no_failure_carries_rows_that_are_not_paid_for(world, monkeypatch, failu
     """The payload is the whole ranking; where the transaction failed, its noise will be drawn again on other rows."""
 
     def settle(self, ask, held, payload, reveal, now):
-        raise failure("on the way")
+        raise failure("on the way") from KeyError(payload)
 
     with world.open() as session:
         monkeypatch.setattr(payments, "settle", settle)
@@ -566,12 +591,22 @@ def test_no_failure_carries_rows_that_are_not_paid_for(world, monkeypatch, failu
         at = at.tb_next
     assert held
     assert not any("article-0" in value for value in held)
-    assert caught.value.__context__ is None
+    assert not chained(caught.value)
 
 
 def test_the_sign_of_zero_tells_nothing():
     """The engine groups both zeros, and shows the one that it met first: one person's."""
     assert [json.dumps(cell(zero)) for zero in (0.0, -0.0, Fraction(0))] == ["0.0"] * 3
+
+
+@pytest.mark.parametrize("question", [REGION, TopK("engagements", "market", "members")], ids=["histogram", "list"])
+def test_values_of_a_public_domain_that_no_row_has_are_answered_too(world, question):
+    """Left out, they would show that no person has them."""
+    with world.open() as session:
+        table = next(each for each in session.tables().rows if each.table == "engagements")
+        domain = next(column["domain"] for column in table.columns if column["name"] == question.by)
+        answer = session.ask(dataclasses.replace(question, where={question.by: domain[0]}), analyst="anna")
+    assert sorted(row[question.by] for row in answer.rows) == sorted(domain)
 
 
 def test_a_public_list_of_numbers_can_be_asked(tmp_path):

@@ -44,3 +44,11 @@ def test_a_key_of_another_length_is_refused(tmp_path: Path, size: int) -> None:
 def test_a_random_key_is_taken(tmp_path: Path) -> None:
     new_key(tmp_path / "noise.key")
     assert read_key(tmp_path / "noise.key") == (tmp_path / "noise.key").read_bytes()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o604, 0o602, 0o666], ids=oct)
+def test_a_key_that_others_can_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    new_key(tmp_path / "noise.key")
+    (tmp_path / "noise.key").chmod(mode)
+    with pytest.raises(ConfigError, match=r"noise\.key_file: .*can be read by others; run: chmod 600"):
+        read_key(tmp_path / "noise.key")

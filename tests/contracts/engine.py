@@ -233,6 +233,7 @@ class EngineContract:
         "stranger",
         [
             exp.table_("others"),
+            exp.table_("sqlite_master"),  # which several engines have
             exp.table_(TABLE, db="main"),
             exp.table_("tables", db="information_schema"),
             exp.Anonymous(this="read_text", expressions=[exp.Literal.string("/etc/hosts")]),

@@ -195,6 +195,7 @@ TAMPERINGS = {
     "a journal row's analyst": "UPDATE journal SET analyst = 'bob' WHERE sequence = 3",
     "a journal row's moment": "UPDATE journal SET at = '2026-11-14T00:00:00.000000+00:00' WHERE sequence = 3",
     "a journal row's note": "UPDATE journal SET note = '{}' WHERE sequence = 3",
+    "a journal row's prices": "UPDATE journal SET prices = 'epsilon_per 9, delta_per 9' WHERE sequence = 3",
     "a journal row's hash": "UPDATE journal SET hash = 'ff' WHERE sequence = 3",
     "a journal row that is no row": "UPDATE journal SET spent = 'much' WHERE sequence = 3",
     "the first journal row deleted": "DELETE FROM journal WHERE sequence = 1",
@@ -788,7 +789,8 @@ class LedgerContract(LedgerPlace):
         answer(ledger, ask)
         FileFence(self.fence).restart(replace(FileFence(self.fence).mark(), totals={}))
         assert recall(ledger, ask.digest, ANNA) is not None
-        assert FileFence(self.fence).mark().totals[ANNA.name].spent == Charge(5, 1)
+        totals = FileFence(self.fence).mark().totals
+        assert {name: total.spent for name, total in totals.items()} == {ANNA.name: Charge(5, 1)}
 
     def test_a_call_begins_one_request(self):
         ledger, call = self.make(), IdempotentCall.of("key", b"body")

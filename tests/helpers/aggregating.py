@@ -100,6 +100,7 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
         return codes, columns
 
     def release(self: SummedStatistic, exact: Any, size: int, share: Any, rng: Any) -> Any:
+        assert size == len(keys)  # every selected key, and no other
         seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
         return plain_release(self, exact, size, share, rng)
 

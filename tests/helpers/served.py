@@ -81,8 +81,8 @@ class Reply:
 
     @property
     def kind(self) -> str:
-        """Of a problem: the end of its type."""
-        return self.json["type"].removeprefix("/problems/")
+        """Of a problem: the end of its type. Empty for what is none."""
+        return self.json.get("type", "").removeprefix("/problems/")
 
     @property
     def lasting(self) -> tuple[Any, ...]:

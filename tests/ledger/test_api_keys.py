@@ -143,6 +143,27 @@ class KeysContract:
         assert here.find(text, NOW - timedelta(days=1)) is None  # whatever the clock says
         assert here.find(other, NOW) == there.find(other, NOW) == kept
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "UPDATE keys SET revoked = NULL",
+            "UPDATE keys SET role = 'owner'",
+            "UPDATE keys SET analyst = 'ben'",
+            "UPDATE keys SET expires = NULL",
+            "UPDATE keys SET hash = 'ff'",
+            "DELETE FROM keys",
+        ],
+    )
+    def test_a_change_behind_the_ledgers_back_is_named(self, change: str):
+        keys = self.make()
+        _, key = keys.create("anna", "analyst", NOW + timedelta(days=1), NOW)
+        keys.revoke(key.id, NOW)
+        [ledger] = self._opened
+        assert ledger.verify() == []
+        with ledger.writing() as books:
+            books.run(change)
+        assert ledger.verify() == [f"the API key {key.id} is not as it was created or revoked"]
+
     def test_revoking_again_changes_nothing(self):
         keys = self.make()
         _, key = keys.create("anna", "analyst", None, NOW)

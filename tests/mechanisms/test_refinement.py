@@ -44,6 +44,11 @@ def test_one_unit_is_the_noise_of_one_unit():
     assert estimate.error95 == 27
 
 
+def test_the_noise_grows_with_what_one_person_can_add():
+    one, seven = (measure_count(50, epsilon=0.15, tau=tau, rng=Rng.system()) for tau in (1, 7))
+    assert one.precision == 49 * seven.precision
+
+
 @pytest.mark.slow
 def test_a_measurement_has_the_law_it_states():
     """20,000 measurements of deviation 4; false alarm once in a million (Massart)."""

@@ -50,6 +50,15 @@ def test_different_fields_have_different_encodings(one, other):
     assert (context(**one) == context(**other)) == (canonical(one) == canonical(other))
 
 
+def test_no_text_can_pretend_to_be_further_fields_or_items():
+    """A value is written by a caller, who may know the encoding."""
+    both = context(a="x", b="y")
+    assert context(a="x" + both.removeprefix(context(a="x")).decode()) != both
+    for kind in "slxn0b":
+        assert context(a=["x", "y"]) != context(a=[f"x{kind}y"])
+    assert context(a=[["x"], "y"]) != context(a=[["x", "y"]])
+
+
 def canonical(value):
     """What `context` should tell apart: True is not 1, but lists and numbers count by value."""
     if isinstance(value, dict):

@@ -112,6 +112,20 @@ def test_one_person_moves_no_count_down_none_beyond_tau_and_few_at_all(data, own
     assert sum(change > 0 for change in moved.values()) <= max_groups
 
 
+@pytest.mark.parametrize(("measure", "tau"), [("people", 1), ("rows", 2), ("sum", 5)])
+def test_a_newcomer_beyond_all_bounds_adds_just_the_bounds_and_changes_nothing_else(measure, tau):
+    data = [(1, "a", "x", 4), (1, "b", "x", 4), (1, "b", "x", 1), (2, "a", "x", 3), (3, "c", "x", 2)]
+    many = [(99, word, "x", 9) for word in "aaabbc"]
+    before, after = (counted(rows, Histogram("t", "word", measure), policy(2)) for rows in (data, data + many))
+    assert {key: after[key] - before[key] for key in after} == {("a",): tau, ("b",): tau, ("c",): 0}
+
+
+def test_a_newcomer_with_numbers_below_zero_lowers_no_count():
+    data = [(1, "a", "x", 4), (2, "a", "x", 3)]
+    request = Histogram("t", "word", "sum")
+    assert counted([*data, (99, "a", "x", -9)], request, policy(2)) == counted(data, request, policy(2)) == {("a",): 7}
+
+
 def test_a_missing_number_adds_nothing():
     data = [(1, "a", "x", 4), (1, "a", "x", None), (2, "a", "x", None)]
     assert counted(data, Histogram("t", "word", "sum"), policy(1)) == {("a",): 4}
@@ -121,6 +135,19 @@ def test_a_guaranteed_bound_is_not_enforced():
     data = [(1, "a", "x", 1), (1, "b", "x", 1)]
     assert len(counted(data, Histogram("t", "word", "people"), policy(1))) == 1
     assert len(counted(data, Histogram("t", "word", "people"), policy(1, guaranteed=True))) == 2
+
+
+def test_a_bound_is_enforced_where_one_of_two_columns_is_guaranteed():
+    data = [(1, "a", letter, 1) for letter in "xyz"]
+    assert len(counted(data, Histogram("t", ["word", "letter"], "people"), policy(1, guaranteed=True))) == 1
+
+
+@pytest.mark.parametrize("max_groups", [None, 1])
+def test_the_first_row_out_of_sight_is_read_and_no_more(max_groups):
+    """Thresholds and cutoffs stand above its count."""
+    table = replace(policy(max_groups).table("t"), max_k=3, limit=3)
+    data = [(person, word, "x", 1) for person, word in enumerate("abcdef")]
+    assert [*counted(data, Histogram("t", "word", "people"), Policy({"t": table}))] == [(word,) for word in "abcd"]
 
 
 def test_values_outside_a_public_domain_are_left_out():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
 
 import pytest
@@ -245,6 +246,40 @@ def test_the_key_epoch_and_the_data_version_are_in_the_atom(policy, prices):
     plans = [plan(request, at, prices, epoch) for at in (policy, later) for epoch in ("", "00000000", "0000000a")]
     assert len({found.atom for found in plans}) == len({found.digest for found in plans}) == 6
     assert {found.data_version for found in plans} == {"2026-11-15", "2026-11-16"}
+
+
+def test_everything_that_a_ranking_depends_on_is_in_its_atom(policy, prices):
+    """Two policies under which one question means two things. A shared atom would show one draw for both."""
+    table = policy.table("engagements")
+    region, members = table.columns["region"], table.measures["members"]
+    columns = [
+        replace(region, domain=("emea", "apac")),
+        replace(region, domain=("emea", "apac", "Amer")),
+        replace(region, max_groups=2),
+        replace(region, max_groups=None),
+        replace(region, guaranteed=True),
+        replace(region, type="date", domain=("2026-01-01",)),
+    ]
+    measures = [
+        replace(members, counts="rows"),
+        replace(members, counts="sum", column="n"),
+        replace(members, counts="sum", column="score"),
+        replace(members, max_per_unit=2),
+    ]
+    changed = [
+        *(replace(table, columns={**table.columns, "region": column}) for column in columns),
+        *(replace(table, measures={**table.measures, "members": measure}) for measure in measures),
+        replace(table, privacy_unit="company_id"),
+        replace(table, source="elsewhere.parquet"),
+        replace(table, version="another"),
+        replace(table, max_k=2),
+    ]
+    request = TopK("engagements", "region", "members", k=1)
+    tables = [table, *changed]
+    plans = [plan(request, Policy({"engagements": each}), prices) for each in tables]
+    other_prices = [replace(prices, epsilon_per=Fraction(1, 10)), replace(prices, count_noise="laplace")]
+    plans += [plan(request, policy, each) for each in other_prices]
+    assert len({found.atom for found in plans}) == len(tables) + len(other_prices)
 
 
 def test_a_plan_says_whom_it_protects_and_what_its_columns_are(policy, prices):

@@ -31,7 +31,7 @@ from sfumato.release.aggregate_plan import AggregatePlan
 from sfumato.release.aggregates import CENSUS, MAX_DROPPED, Aggregates
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS
 from sfumato.release.selection import halfway
-from tests.helpers.aggregating import Row, Seen, exactly, request_of, run, source_of
+from tests.helpers.aggregating import TYPES, Row, Seen, exactly, request_of, run, source_of
 from tests.helpers.false_alarms import cdf_distance, cdf_slack, unlikely
 from tests.helpers.laws import NoiseLaw, Pair, exact_delta, key_pair, merged
 from tests.helpers.repeats import repeats
@@ -264,24 +264,19 @@ def test_times_square() -> None:
         assert 400 < found["fast"][name] < 600
 
 
-def test_every_selected_key_is_output_also_when_nobody_is_left_in_it() -> None:
-    """With one key a person, somebody's key loses everybody in step 3; and `chosen` selects one without a place."""
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_every_selected_key_is_output_also_when_nobody_is_left_in_it(pipeline: str) -> None:
+    """With one key per person, the only person of a selected key counts in another one, under some of the secrets."""
     rows = [(person, key, 1.0) for person in range(40) for key in ("a", "b", "c")]
-    rows.append((77, "lonely", 2.0))
-    for pipeline, secret in itertools.product(PIPELINES, SECRETS[:2]):
-        options = {"rho": 1, "delta": 1e-3, "rebound": True, "aggregates": [Units(), Sum("x", 0, 2)]}
-        request = request_of(max_keys=1, pipeline=pipeline, **options)
-        seen = exactly(request, source_of([*rows, *((77, f"x{n}", 1.0) for n in range(9))]), secret, {"a", "lonely"})
+    rows += [(77, key, 2.0) for key in ("lonely", "a", *(f"x{number}" for number in range(9)))]
+    options = {"rho": 1, "delta": 1e-3, "rebound": True, "aggregates": [Units(), Sum("x", 0, 2)]}
+    request, lost = request_of(max_keys=1, pipeline=pipeline, **options), []
+    for secret in SECRETS[:8]:
+        seen = exactly(request, source_of(rows), secret, {"a", "lonely"})
         for sums in seen.sums.values():
             assert {*sums} == {"a", "lonely"}
-    assert any(_lost(rows, secret) for secret in SECRETS)
-
-
-def _lost(rows: list[Row], secret: bytes) -> bool:
-    """Whether the only person of a selected key is not counted in it, and the key is there all the same."""
-    rows = [*rows, *((77, f"x{number}", 1.0) for number in range(9))]
-    request = request_of(max_keys=1, rho=1, delta=1e-3, pipeline="fast", rebound=True)
-    return exactly(request, source_of(rows), secret, {"a", "lonely"}).sums[Units()]["lonely"] == (0,)
+        lost.append(seen.sums[Units()]["lonely"] == (0,))
+    assert any(lost)
 
 
 def test_public_keys_are_output_with_or_without_data_and_no_others() -> None:
@@ -731,6 +726,26 @@ def test_what_is_released_differs_from_exact_bounded_sums_by_the_stated_noise() 
         held = float(law.at_most(np.array([width]))[0] - law.at_most(np.array([-width - 1]))[0])
         assert held > 0.94
         assert not unlikely(inside[name], {True: held, False: 1 - held})
+
+
+def test_two_requests_under_one_secret_have_noise_of_their_own() -> None:
+    """They differ in a filter that all rows pass: shared noise would give one table."""
+    source = source_of([(person, f"k{person % 9}", 1.0) for person in range(90)])
+    asked = {"max_keys": 1, "rho": 1, "delta": 1e-3, "aggregates": [Sum("x", 0, 5, step=1)]}
+    plain, filtered = (by_key(run(request_of(**asked, **more), source), "x_sum") for more in ({}, {"filter": "x = 1"}))
+    assert plain.keys() == filtered.keys()
+    assert sum(plain[key] == filtered[key] for key in plain) <= 3
+
+
+def test_every_statistic_has_noise_of_its_own() -> None:
+    """Two columns with the same values: shared noise would show the exact difference of two sums. A fixed secret."""
+    types = {**TYPES, "y": "DOUBLE"}
+    source = source_of([(person, f"k{person % 9}", 1.0, 1.0) for person in range(90)], types)
+    asked = [Sum("x", 0, 5, step=1), Sum("y", 0, 5, step=1), Mean("x", 0, 5), Mean("y", 0, 5)]
+    table = run(request_of(max_keys=1, rho=1, delta=1e-3, aggregates=asked), source)
+    assert len(table) == 9
+    for word in ("sum", "mean"):
+        assert sum(row[f"x_{word}"] == row[f"y_{word}"] for row in table.rows) <= 3
 
 
 @pytest.mark.slow

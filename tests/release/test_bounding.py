@@ -189,12 +189,14 @@ def test_order_duplicates_sets_and_threads_are_not_seen(
 def test_one_more_person_moves_at_most_max_keys_counts_up_by_one(
     kind: str, keys: int, rows: list[Row], data: st.DataObject
 ) -> None:
-    """The new person's keys may lie before, between and after everybody else's: codes shift, choices do not."""
+    """The new person, and her keys, may lie before, between and after all others: codes shift, choices do not."""
     max_keys, name = 4, int if kind == "INTEGER" else str
+    rows += [(person, key) for person in range(4) for key in range(12)]  # four of twelve keys are kept
     rows = [(name(person), name(key)) for person, key in rows if person is not None and key is not None]
     theirs = data.draw(st.sets(st.integers(-300, 300), min_size=keys, max_size=keys))
     before = bounded(rows, (kind, kind), max_keys)
-    after = bounded([*rows, *((name(99), name(key)) for key in theirs)], (kind, kind), max_keys)
+    newcomer = name(data.draw(st.sampled_from([-99, 99])))
+    after = bounded([*rows, *((newcomer, name(key)) for key in theirs)], (kind, kind), max_keys)
     moved = {key: after[key] - before[key] for key in after.keys() | before.keys() if after[key] != before[key]}
     assert set(moved.values()) <= {1}
     assert len(moved) == min(max_keys, keys)

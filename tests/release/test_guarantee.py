@@ -31,6 +31,13 @@ def test_an_epsilon_buys_a_rho_that_converts_back_to_no_more(epsilon: float, del
     assert promised.epsilon == pytest.approx(epsilon, rel=1e-6)
 
 
+def test_half_of_delta_names_keys_and_the_other_half_converts() -> None:
+    promised = ReleaseGuarantee.of(None, 1, 1e-6, names_keys=True)
+    assert promised.delta == Fraction("5e-7")
+    assert promised.epsilon_delta == Fraction("1e-6")
+    assert 0.999 < zcdp_epsilon(promised.rho, Fraction("5e-7")) <= 1
+
+
 @settings(max_examples=5)
 @given(epsilons, deltas)
 def test_where_no_key_is_named_the_conversion_has_all_of_delta(epsilon: float, delta: float) -> None:

@@ -163,9 +163,11 @@ def test_everybody_has_more_than_is_kept(max_keys: int, most: int) -> None:
 
 
 def test_one_more_in_a_crowd_adds_their_own_and_changes_nothing_else() -> None:
-    rows, alone = crowd(1), [(99, key, value) for _, key, value in crowd(2)]
-    alone += [(99, key + shift, value) for _, key, value in alone for shift in (-30, 30)]
-    assert folded(rows + alone, TYPES, 3, 2) == joined(folded(rows, TYPES, 3, 2), folded(alone, TYPES, 3, 2))
+    """With the smallest number of all, a person shifts the codes of the others; with the largest, none."""
+    rows, theirs = crowd(1), [(key + shift, value) for _, key, value in crowd(2) for shift in (-30, 0, 30)]
+    for newcomer in (-99, 99):
+        alone = [(newcomer, key, value) for key, value in theirs]
+        assert folded(rows + alone, TYPES, 3, 2) == joined(folded(rows, TYPES, 3, 2), folded(alone, TYPES, 3, 2))
 
 
 def joined(one: Summary, other: Summary) -> Summary:

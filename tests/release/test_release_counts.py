@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.mechanisms.pcr import PrivateCountRelease
+from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease
+from sfumato.mechanisms.random import Rng
 from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
 from sfumato.release.counts import FINEST, Counts, largest, refinements
 from tests.release.test_aggregates import (
@@ -104,6 +105,16 @@ def test_refining_lowers_the_worst_relative_deviation() -> None:
     assert request.mechanism.rho == 5
     for row in refined.rows:
         assert abs(row["units"] - (3000 >> int(row["key"][1:]))) <= 6 * row["units_deviation"] + 1
+
+
+def test_refined_counts_have_the_precision_that_their_share_buys() -> None:
+    """A person is in all of the counts, and moves each by one: precision p more costs p / 2 of rho."""
+    request = request_of(rho=10, refine=0.5)
+    found = [PrivateCount(place, 1000 >> place, Fraction(100), 0) for place in range(4)]
+    columns = request._units(found, np.array([row.count for row in found]), Rng.keyed(b"k" * 32, b"refined"))
+    gained = sum(1 / deviation**2 - 1 / 100 for deviation in columns["units_deviation"])
+    assert gained / 2 == pytest.approx(5)
+    assert request.mechanism.rho + Fraction(5) == request.guarantee.rho
 
 
 def test_statistics_of_the_keys_that_were_found() -> None:

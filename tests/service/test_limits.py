@@ -170,6 +170,13 @@ class TestLimits:
             reply = served.call("POST", path, key=key, body=[b"{", b"}"], delay_s=0.1, headers=chunked)
             assert (reply.status, reply.kind, reply.headers["connection"]) == (400, "invalid-argument", "close")
 
+    def test_the_body_of_a_stranger_is_not_waited_for(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bodies, "MAX_BODY_S", 0.01)
+        for path in ("/v1/answers", "/v1/estimates", "/v1/reports"):
+            for key in (None, "wrong"):
+                reply = served.call("POST", path, key=key, body=[b"{", b"}"], delay_s=0.1)
+                assert (reply.status, reply.kind) == (401, "unauthorized")
+
     def test_a_caller_who_leaves(self, served: Served) -> None:
         sent: list[Any] = []
 

@@ -117,6 +117,15 @@ class TestNothingIsStale:
         assert Fraction(after.json["receipt"]["left"]["information"]) == Fraction(before["information"]) - 1
         assert after.headers["sfumato-left-information"] == after.json["receipt"]["left"]["information"]
 
+    def test_a_charge_before_another_call_with_the_same_key(self, warm: Served) -> None:
+        """The other call shows that the key is still valid, and not that the reply is."""
+        key = warm.key()
+        before = self.warmed(warm, key).json["receipt"]["left"]
+        warm.session.ask(TOTAL, analyst="anna")
+        assert warm.get("/v1/budget", key).status == 200
+        after = warm.ask(key).json["receipt"]["left"]
+        assert Fraction(after["information"]) == Fraction(before["information"]) - 1
+
     def test_a_grant(self, warm: Served) -> None:
         key = warm.key()
         before = self.warmed(warm, key).json["receipt"]["left"]

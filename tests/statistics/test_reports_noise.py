@@ -22,7 +22,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from sfumato.mechanisms import DiscreteLaplace
+from sfumato.mechanisms import DiscreteLaplace, Rng
+from sfumato.mechanisms.report_noise import canonical_laplace
 from sfumato.session import Session
 from tests.helpers.false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 
@@ -161,6 +162,20 @@ def test_every_cell_has_the_law_of_its_epsilon(noise: np.ndarray, place: int, st
     assert distance(EPSILONS[statistic]) <= cdf_slack(len(draws))
     for wrong in (Fraction(6, 5), Fraction(5, 6)):
         assert distance(EPSILONS[statistic] * wrong) > cdf_slack(len(draws))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS.values(), ids=str)
+def test_a_million_cells_have_the_law_of_their_epsilon(epsilon: Fraction) -> None:
+    """By Massart's bound; and an epsilon that is wrong by 5 % either way is rejected."""
+    draws = canonical_laplace(np.zeros(1_000_000, np.int64), epsilon=epsilon, rng=Rng.system())
+
+    def distance(other: Fraction) -> float:
+        law = DiscreteLaplace(1 / other)
+        return cdf_distance(draws, lambda points: np.array([1 - law.tail(int(point) + 1) for point in points]))
+
+    assert distance(epsilon) <= cdf_slack(len(draws))
+    for wrong in (Fraction(21, 20), Fraction(20, 21)):
+        assert distance(epsilon * wrong) > cdf_slack(len(draws))
 
 
 PAIRS = {

@@ -243,7 +243,18 @@ def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: 
             current = current_balance(books, debit.own, now)  # of a later period, if one began since it was reserved
             left = standing(debit.own, balance + row if balance.period == current.period else current, now)
             settled = Settled(body, charge, left.left, left.resets, repeat=before is not None)
-            receipt = _receipt(settled, debit, worst) if before is None else books.receipt(held.account, held.digest)
+            # What the first answer said of its cost, and the steps that must be paid before it is shown again.
+            first = {
+                "charge": settled.charge.to_dict(),
+                "left": settled.left.to_dict(),
+                "resets": None if settled.resets is None else settled.resets.isoformat(),
+                "table": debit.request.get("table", ""),
+                "atom": debit.atom,
+                "worst": list(worst),
+                **({"row_filter": debit.row_filter} if debit.row_filter else {}),
+            }
+            written = json.dumps(first, separators=(",", ":"))
+            receipt = written if before is None else books.receipt(held.account, held.digest)
         full_note = note | {"steps": sorted(steps)} | ({"receipt": sha256(receipt)} if own else {})
         if part.payer:
             full_note["payer"] = part.payer
@@ -266,20 +277,6 @@ def keep(books: Books, held: Reservation, now: datetime) -> None:
         names = part.account, part.period, held.analyst, held.digest
         books.move(balance, Row(moment_text(now), "keep", *names, NOTHING - part.charge, part.charge))
     books.delete_reservation(held)
-
-
-def _receipt(settled: Settled, debit: Debit, steps: Iterable[str]) -> str:
-    """What the first answer said of its cost, and the steps that must be paid before it is shown again."""
-    receipt = {
-        "charge": settled.charge.to_dict(),
-        "left": settled.left.to_dict(),
-        "resets": None if settled.resets is None else settled.resets.isoformat(),
-        "table": debit.request.get("table", ""),
-        "atom": debit.atom,
-        "worst": list(steps),
-        **({"row_filter": debit.row_filter} if debit.row_filter else {}),
-    }
-    return json.dumps(receipt, separators=(",", ":"))
 
 
 # -- repeats --
