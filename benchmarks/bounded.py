@@ -124,7 +124,7 @@ def _introduction() -> str:
 def _measure(path: Path, max_keys: int | str, epsilon: int, truth: Truth, releases: int) -> tuple[str, ...]:
     before, now, true, said = [], [], [], []
     for number in range(releases):
-        secret = hashlib.sha256(f"bounded {number}".encode()).digest()  # two runs print the same numbers
+        secret = hashlib.sha256(f"bounded {number}".encode()).digest()
         first = earlier(path, max_keys, epsilon, truth, secret)
         released, bounded = today(path, max_keys, epsilon, secret)
         estimand = released.estimand("units")

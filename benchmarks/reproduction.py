@@ -347,28 +347,8 @@ def _findings(results: Results) -> str:
         "The paper finds PCR ahead of Plume with threshold where people contribute much, and behind where each "
         "contributes once or little. Here PCR is ahead at every rho and with both bounds on "
         f"{_listed(ahead)}; behind on {_listed(behind)}; it depends on the bound or on rho on {_listed(between)}.\n\n"
-        f"{_percentiles(results)}{_gains(results)}"
+        f"{_percentiles(results)}"
     )
-
-
-def _gains(results: Results) -> str:
-    """What one delta for each pass instead of each pick is worth."""
-    pairs = [
-        (results.cell(name, PCR, None, rho), results.cell(name, PRINTED, None, rho))
-        for name in results.about
-        for rho in RHOS
-    ]
-    released = [sum(ours.released) / sum(printed.released) - 1 for ours, printed in pairs]
-    accurate = [sum(ours.accurate) / sum(printed.accurate) - 1 for ours, printed in pairs]
-    return (
-        "PCR pays delta once a pass, as printed once a pick. So smaller counts stand out, on which 1.5 deviations of "
-        f"the noise are 11 % instead of 10 %: it releases {_spread(released)} counts, and {_spread(accurate)} accurate "
-        "ones.\n"
-    )
-
-
-def _spread(gains: Sequence[float]) -> str:
-    return f"{min(gains):+.0%} to {max(gains):+.0%} (median {np.median(gains):+.0%})"
 
 
 def _percentiles(results: Results) -> str:

@@ -22,6 +22,7 @@ from sfumato.wire import Answer
 KINDS = ("top", "histogram", "total")
 LENGTHS = (3, 15)  # of lists: the longer one ends early, and costs less than its worst case
 TIMEOUT_S, MAX_PAUSE_S, RETRIES = 12, 5, 60
+CALLS_PER_CONNECTION = 20
 MAX_RECENT = 6  # questions that another client may be asking at this moment
 UNASKED, FIRST = 99, 103  # numbers of questions: of those that are only estimated, and of those that are asked
 
@@ -152,13 +153,16 @@ def ask_until(
 ) -> None:
     """Be one client until `stopped`; its calls are `pause_s` apart on average."""
     dice = random.Random(seed)
-    with WatchedClient(url, key, seen) as client:
-        while not stopped.wait(dice.expovariate(1 / pause_s)) and not seen.errors:
-            try:
-                _call(client, analyst, seen, dice)
-            except SfumatoError as error:
-                with seen.lock:
-                    seen.errors.append(f"{analyst}: {type(error).__name__}: {error}")
+    while not stopped.is_set() and not seen.errors:
+        with WatchedClient(url, key, seen) as client:  # a new connection may lead to another worker
+            for _ in range(CALLS_PER_CONNECTION):
+                if stopped.wait(dice.expovariate(1 / pause_s)):
+                    return
+                try:
+                    _call(client, analyst, seen, dice)
+                except SfumatoError as error:
+                    with seen.lock:
+                        seen.errors.append(f"{analyst}: {type(error).__name__}: {error}")
 
 
 def _call(client: Client, analyst: str, seen: Seen, dice: random.Random) -> None:

@@ -24,6 +24,10 @@ from tests.helpers import postgres
 
 pytestmark = pytest.mark.slow  # a real server
 
+OTHERS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
 PATIENCE_S = 60  # before a test gives up: without a bound, it would be reached
 SHORT_S = 0.5
 
@@ -32,8 +36,7 @@ SHORT_S = 0.5
 def standing_still(url: str) -> Iterator[None]:
     """Freeze the server's processes behind all connections to a database."""
     with psycopg.connect(url, autocommit=True) as connection:
-        others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        processes = [process for (process,) in connection.execute(others)]
+        processes = [process for (process,) in connection.execute(OTHERS)]
     assert processes
     for process in processes:
         os.kill(process, signal.SIGSTOP)

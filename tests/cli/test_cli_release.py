@@ -196,6 +196,25 @@ class TestCounts:
             assert abs(int(row["units"]) - exact[row["item"]]) <= 12 * deviation + 1  # fails less than once in 10^30
             assert int(row["units_low"]) <= int(row["units"]) <= int(row["units_high"])
 
+    @pytest.mark.parametrize(
+        ("method", "number"),
+        [("pcr", "the true number"), ("gaussian", "the number after bounding"), ("auto", "the number after bounding")],
+    )
+    def test_by_every_method(self, method: str, number: str) -> None:
+        """Everybody has five items, and one release has them all: auto changes to it."""
+        page = run_page(*counts("--method", method, "--out", "t.csv", budget="--rho 5 --delta 1e-6"))
+        assert f"95 % for {number}" in words(page)
+        statement = json.loads(Path("t.csv.statement.json").read_text())
+        assert (statement["method"], statement["parameters"]["algorithm"]) == (method, "sfumato-counts/2")
+        meanings = {column["name"]: column["meaning"] for column in statement["columns"]}
+        assert meanings["units_low"] == f"lower end of a 95 % interval for {number}"
+        assert run_json("release", "verify", "t.csv")["problems"] == []
+
+    def test_a_relative_error_that_cannot_be_bought_is_refused_before_a_row_is_read(self) -> None:
+        refused = invoke(*counts("--relative-error", "0.000001", "--out", "t.csv", budget="--epsilon 2 --delta 1e-6"))
+        assert refused.exit_code == 2
+        assert "--epsilon: cannot buy a single count; give more, or a larger relative_error" in words(refused.stderr)
+
     def test_with_everything(self) -> None:
         some = ["--refine", "0.2", "--aggregates-share", "0.4", "--max-keys", "4", "--method", "pcr"]
         some += ["--relative-error", "0.2", "--limit", "100", "--values", "2"]

@@ -91,4 +91,5 @@ def test_a_histogram_above_a_noisy_threshold(people: int) -> None:
     rho = people**2 * Fraction(4) ** 2 / 8
     for change in cases:
         pair = threshold_pair(change, mechanism.gap, noise)
-        assert all(exact_delta(pair, at) <= promised + zcdp_delta(rho, at) + TOLERANCE for at in (2.0, 8.0, 16.0))
+        # At 80, zCDP has no delta left: what is shown of these people alone is all of it.
+        assert all(exact_delta(pair, at) <= promised + zcdp_delta(rho, at) + TOLERANCE for at in (2.0, 8.0, 16.0, 80.0))

@@ -25,7 +25,7 @@ def main() -> None:
         subjects.write_release_rows(Path(place))
         record("releases", subjects.releases())
         subjects.write_table(DATA / "table.csv")
-        record("table", {"digest": subjects.table_digest(DATA / "table.csv")})
+        record("table", {path.name: subjects.table_digest(path) for path in sorted(DATA.glob("*.csv"))})
     shutil.rmtree(LEDGER, ignore_errors=True)
     LEDGER.mkdir()
     with tempfile.TemporaryDirectory() as place:

@@ -93,8 +93,8 @@ def _selection(selection: m.KeySelection) -> Values:
 
 
 def _pcr(found: m.PrivateCounts[str]) -> Values:
-    rows = [picked(row, "key", "count", "variance", "level") for row in found.rows]
-    return {"rows": rows, **picked(found, "rho", "delta", "levels")}
+    rows = [picked(row, "key", "count", "low", "high", "deviation", "noisy", "level") for row in found.rows]
+    return {"rows": rows, **picked(found, "rho", "delta", "levels", "cut")}
 
 
 def _estimate(found: m.Estimate) -> Values:
@@ -310,6 +310,8 @@ RELEASES: dict[str, Callable[..., sf.Released]] = {
         "rows.csv", **OF_ROWS, rho=8, delta=1e-6, limit=100, refine=0.25, relative_error=0.2, max_keys=2,
         aggregates=[sf.Count(2), sf.Mean("amount", 0, 100)], types=TYPES,
     ),
+    "counts, auto": lambda: sf.release_counts("rows.csv", **OF_ROWS, method="auto", rho=5, delta=1e-6, limit=100),
+    "counts, gaussian": lambda: sf.release_counts("rows.csv", **OF_ROWS, method="gaussian", rho=5, delta=1e-6),
     "plume": lambda **job: sf.release_aggregates(
         "rows.csv", **OF_ROWS, rho=40, delta=1e-6, max_keys=2, aggregates=STATISTICS, types=TYPES, **job
     ),

@@ -82,7 +82,9 @@ def test_a_table_is_written_as_it_was(rows: Path):
     assert not differences({**known, "code": ""}, {**before, "code": ""})
 
 
-def test_a_written_table_is_still_what_its_statement_says():
-    ran = CliRunner().invoke(main, ["release", "verify", str(DATA / "table.csv")])
+@pytest.mark.parametrize("name", recorded("table"))
+def test_a_written_table_is_still_what_its_statement_says(name: str):
+    """Also one of an earlier algorithm."""
+    ran = CliRunner().invoke(main, ["release", "verify", str(DATA / name)])
     assert ran.exit_code == 0, ran.output
-    assert subjects.table_digest(DATA / "table.csv") == recorded("table")["digest"]
+    assert subjects.table_digest(DATA / name) == recorded("table")[name]

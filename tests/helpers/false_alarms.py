@@ -42,6 +42,18 @@ def unlikely(outcomes: Iterable[Hashable], law: Mapping[Hashable, float]) -> dic
     }
 
 
+def least_mean(promised: float, draws: int) -> float:
+    """What the mean of so many independent numbers in [0, 1] stays above, if their expectation is at least `promised`.
+
+    Chernoff, in Hoeffding's form for numbers that need not be 0 or 1; false alarm FALSE_ALARM.
+    """
+    low, high = 0.0, promised
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if draws * divergence(middle, promised) < -math.log(FALSE_ALARM) else (middle, high)
+    return low
+
+
 def divergence(seen: float, expected: float) -> float:
     """Kullback-Leibler divergence of two coins."""
     expected = min(max(expected, 1e-300), 1 - 1e-16)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 TERMINATE = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 )
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.mechanisms import Rng, selection
-from sfumato.mechanisms.selection import Scores, race
+from sfumato.mechanisms.selection import Scores, race, runners_ahead
 from sfumato.mechanisms.stream import Stream
 from tests.helpers.chosen import ChosenStream
 from tests.helpers.false_alarms import unlikely
@@ -52,6 +52,50 @@ def test_the_order_is_that_of_an_oracle(counts, rate, seed, divided):
     expected = oracle_order(scores, stream)
     for first in {1, len(counts) // 2 + 1, len(counts), len(counts) + 3}:
         assert race(scores, stream, first) == expected[:first]
+
+
+def ahead_in_a_race(scores: Scores, stream: Stream, first: int) -> list[int]:
+    order = race(scores, stream, len(scores.counts))
+    return order[: order.index(0)][:first]
+
+
+@given(
+    bottom=st.integers(-50, 500),
+    counts=st.lists(st.integers(0, 400) | st.integers(2**50, 2**53), max_size=300),
+    rate=st.sampled_from([Fraction(1, 1000), Fraction(1, 100), Fraction(0.15), Fraction(3)]),
+    seed=st.binary(min_size=32, max_size=32),
+)
+def test_the_runners_ahead_of_one_are_those_of_the_race(bottom, counts, rate, seed):
+    scores, stream = Scores(rate, np.array([bottom, *counts])), Stream(seed)
+    for first in (1, 5, len(counts) + 1):
+        assert runners_ahead(scores, stream, first) == ahead_in_a_race(scores, stream, first)
+
+
+@pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("other", [0, 1, 2**63, 2**64 - 1])
+def test_words_at_the_ends_do_not_hide_a_runner_ahead(word, other):
+    """Runner 0 has the first word, the others have the other, in two blocks and with growing counts."""
+    first_words = np.full(selection.RUNNERS + 6, other, np.uint64)
+    first_words[0] = word
+
+    class Chosen(Stream):
+        def words(self, lane, start, count):
+            return super().words(lane, start, count) if lane else first_words[start : start + count]
+
+    stream = Chosen(bytes(32))
+    for rate in (Fraction(1, 50), Fraction(2)):
+        scores = Scores(rate, np.array([40, *range(1, len(first_words))]))
+        assert runners_ahead(scores, stream, 200) == ahead_in_a_race(scores, stream, 200)
+
+
+def test_few_runners_are_looked_at_closely(monkeypatch):
+    """Of 10,000 that are far behind, only runner 0 and those whose words are among the smallest."""
+    seen, brackets = [], selection._brackets
+    monkeypatch.setattr(
+        selection, "_brackets", lambda scores, words: seen.append(len(words)) or brackets(scores, words)
+    )
+    runners_ahead(Scores(Fraction(1), np.array([12, *[0] * 10_000])), STREAM, 10_000)
+    assert sum(seen) < 30
 
 
 def test_the_float_brackets_only_say_where_to_look_closer(monkeypatch):

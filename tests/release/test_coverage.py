@@ -86,7 +86,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 CASES = [(shape, option) for shape in SHAPES for option in ("too few", "auto", "public")]
 CASES += [(shape, option) for shape in ("many keys", "heavy tail") for option in OPTIONS if option != "unlucky noise"]
-CASES += [(shape, "unlucky noise") for shape in ("zeros", "yes or no", "ratings")]  # nobody has more than four keys
+CASES += [(shape, "unlucky noise") for shape in ("zeros", "yes or no", "ratings")]  # no person has more than four keys
 
 
 @dataclass

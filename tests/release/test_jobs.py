@@ -38,6 +38,7 @@ from sfumato.ledger.accounts import all_accounts
 from sfumato.release import Count, Job, Mean, Quantile, Released, Sum, Units, Variance, aggregates_job, counts_job
 from sfumato.release import outputs as outputs_module
 from sfumato.release.aggregates import Aggregates
+from sfumato.release.counts import Counts
 from sfumato.release.outputs import read, target
 from sfumato.session import Session
 from sfumato.wire import AccountStanding
@@ -542,6 +543,17 @@ class TestFinished:
             world.counts(aggregates=[Quantile("amount", 0, 30, intervals=True)]).run()
         assert world.spent() == (PRICE, NOTHING)
 
+    def test_counts_of_an_earlier_algorithm_are_the_table_that_was_stored(self, world: World) -> None:
+        with under_the_earlier_algorithm():
+            first = world.counts(out=world.out()).run()
+        world.lose()
+        assert values(world.counts(out=world.out()).run()) == values(first)
+        assert values(world.counts(out=world.out("again.csv")).run()) == values(first)
+        assert world.spent() == (PRICE, NOTHING)
+        for method in ("auto", "gaussian"):
+            with pytest.raises(Conflict):
+                world.counts(method=method).run()
+
     def test_is_left_by_what_stands_in_its_place(self, world: World) -> None:
         """A finished job does not replace what it did not write."""
         world.counts(out=world.out()).run()
@@ -563,9 +575,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @contextmanager
 def under_the_earlier_algorithm() -> Iterator[None]:
-    """Requests of aggregates have the names that they had before there was a census."""
+    """Requests have the names that they had before there was a census, and before counts were pooled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Aggregates, "parameters", property(lambda request: request._asked))
+        for kind in (Aggregates, Counts):
+            patch.setattr(kind, "parameters", property(lambda request: request._asked))
         yield
 
 
@@ -848,7 +861,7 @@ class TestDoor:
             ({"aggregates": [Units()]}, InvalidArgument, "aggregates: units are what this method counts"),
             ({"aggregates": ["sum"]}, InvalidArgument, "aggregates: must be one of Units, Count"),
             ({"rho": Fraction(1, 10**12)}, InvalidArgument, "cannot buy a single count"),
-            ({"method": "prc"}, InvalidArgument, "method: must be one of pcr; did you mean pcr"),
+            ({"method": "prc"}, InvalidArgument, "method: must be one of auto, pcr, gaussian; did you mean pcr"),
         ],
         ids=str,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -15,10 +14,11 @@ from hypothesis import strategies as st
 
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease
-from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.pcr import PrivateCountRelease, Walk
 from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
+from sfumato.release import counts as counts_module
 from sfumato.release.counts import FINEST, Counts, largest, refinements
+from sfumato.release.one_release import OneRelease, accurate_rows, choose_bound
 from tests.release.test_aggregates import (
     EMPTIES,
     EVERYTHING,
@@ -30,7 +30,6 @@ from tests.release.test_aggregates import (
     SMALL,
     SPOILT,
     Row,
-    by_key,
     reference,
     run,
     silent,
@@ -55,41 +54,38 @@ def test_the_table_has_counts_with_intervals_largest_first() -> None:
     for row in table.rows:
         exact = 3000 >> int(row["key"][1:])
         assert abs(row["units"] - exact) <= 6 * row["units_deviation"]
-        width = math.ceil(1.959964 * row["units_deviation"])
-        assert (row["units_low"], row["units_high"]) == (row["units"] - width, row["units"] + width)
-    assert table.statement["method"] == "pcr"
+        assert 1 <= row["units_low"] <= row["units"] <= row["units_high"]
+        assert 3 < (row["units_high"] - row["units_low"]) / row["units_deviation"] < 6
+    assert (table.statement["method"], table.statement["parameters"]["counted_by"]) == ("pcr", "pcr")
     assert sum(Fraction(step["rho"]) for step in table.statement["steps"]) == 1
 
 
-counts_and_variances = st.lists(
-    st.tuples(st.integers(-50, 10**7), st.fractions(Fraction(1, 100), 10**6, max_denominator=1000)),
+counts_and_deviations = st.lists(
+    st.tuples(st.integers(1, 10**7), st.floats(0.1, 1000)),
     min_size=1,
     max_size=30,
 )
 
 
 @settings(max_examples=20)
-@given(counts_and_variances, st.fractions(Fraction(1, 10**6), 2500, max_denominator=10**6))
+@given(counts_and_deviations, st.fractions(Fraction(1, 10**6), 2500, max_denominator=10**6))
 def test_refining_never_spends_more_than_its_share_and_lifts_the_worst(
-    rows: list[tuple[int, Fraction]], total: Fraction
+    rows: list[tuple[int, float]], total: Fraction
 ) -> None:
-    noisy, precisions = [Fraction(n) for n, _ in rows], [1 / variance for _, variance in rows]
-    further = refinements(noisy, precisions, total)
+    counts, deviations = np.array([n for n, _ in rows]), np.array([deviation for _, deviation in rows])
+    further = refinements(counts, deviations, total)
     assert all(type(amount) is Fraction and amount >= 0 and amount % FINEST == 0 for amount in further)
     assert sum(further) <= total
     assert sum(further) > total * Fraction(999, 1000) - len(rows) * FINEST
     for amount in filter(None, further):
         DiscreteGaussian(1 / amount)
-
-    def relative(n: Fraction, known: Fraction, more: Fraction) -> float:
-        return 1 / (max(float(n), 1 / math.sqrt(known)) * math.sqrt(known + more))
-
-    before = [relative(n, known, Fraction(0)) for n, known in zip(noisy, precisions, strict=True)]
-    after = [relative(n, known, more) for n, known, more in zip(noisy, precisions, further, strict=True)]
-    assert max(after) < max(before)
-    # Whoever got anything is at the level of the worst; nobody else is worse than that.
+    sizes = np.maximum(counts, deviations)
+    before = deviations / sizes
+    after = 1 / (sizes * np.sqrt(deviations**-2 + np.array([float(amount) for amount in further])))
+    assert after.max() < before.max()
+    # What got anything is at the level of the worst; nothing else is worse than that.
     lifted = [error for error, more in zip(after, further, strict=True) if more > 10**6 * FINEST]
-    assert all(error == pytest.approx(max(after), rel=1e-3) for error in lifted)
+    assert lifted == pytest.approx([after.max()] * len(lifted), rel=1e-3)
 
 
 def test_refining_lowers_the_worst_relative_deviation() -> None:
@@ -110,10 +106,12 @@ def test_refining_lowers_the_worst_relative_deviation() -> None:
 def test_refined_counts_have_the_precision_that_their_share_buys() -> None:
     """A person is in all of the counts, and moves each by one: precision p more costs p / 2 of rho."""
     request = request_of(rho=10, refine=0.5)
-    found = [PrivateCount(place, 1000 >> place, Fraction(100), 0) for place in range(4)]
-    columns = request._units(found, np.array([row.count for row in found]), Rng.keyed(b"k" * 32, b"refined"))
-    gained = sum(1 / deviation**2 - 1 / 100 for deviation in columns["units_deviation"])
-    assert gained / 2 == pytest.approx(5)
+    gained: list[Fraction] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts_module, "refinements", lambda *given: gained.extend(refinements(*given)) or gained)
+        run(request, source_of(ROWS_))
+    assert len(gained) > 4
+    assert sum(gained) / 2 == pytest.approx(5)
     assert request.mechanism.rho + Fraction(5) == request.guarantee.rho
 
 
@@ -126,8 +124,9 @@ def test_statistics_of_the_keys_that_were_found() -> None:
     expected = reference(rows)
     assert {row["key"] for row in table.rows} == {*expected}
     for row in table.rows:
-        for name in ("units", "count", "x_sum", "x_mean", "x_variance"):
+        for name in ("count", "x_sum", "x_mean", "x_variance"):
             assert row[name] == pytest.approx(expected[row["key"]][name], rel=1e-4, abs=2e-3)
+        assert row["units_low"] <= expected[row["key"]]["units"] <= row["units_high"]
 
 
 def test_without_a_bound_on_keys_noise_is_for_all_that_were_found() -> None:
@@ -139,6 +138,7 @@ def test_without_a_bound_on_keys_noise_is_for_all_that_were_found() -> None:
 
 @settings(max_examples=40)
 @given(
+    st.sampled_from(["pcr", "auto", "gaussian"]),
     st.sampled_from([None, Fraction(1, 10), 0.3]),
     st.sampled_from([None, Fraction(1, 7), 0.6]),
     st.lists(
@@ -148,14 +148,16 @@ def test_without_a_bound_on_keys_noise_is_for_all_that_were_found() -> None:
     st.integers(1, 10**4),
 )
 def test_what_is_spent_adds_up_to_the_guarantee_exactly(
-    refine: Any, share: Any, aggregates: list[Any], max_keys: int | None, found: int
+    method: Any, refine: Any, share: Any, aggregates: list[Any], max_keys: int | None, found: int
 ) -> None:
     given = {"aggregates": aggregates, "aggregates_share": share, "max_keys": max_keys} if aggregates else {}
-    request = request_of(rho=Fraction(22, 7), refine=refine, auto_bounds=True, **given)
-    for spent in (request.spendings(), request._spendings(found)):
+    request = request_of(method=method, rho=Fraction(22, 7), refine=refine, auto_bounds=True, **given)
+    once = OneRelease(request.counting, request.guarantee.delta, 100, request.relative_error)
+    laws = request._one_release_laws(once) if method == "gaussian" else request._pcr_laws()
+    for spent in (request.spendings(), request._with_statistics(laws, found)):
         assert sum(each.rho for each in spent) == Fraction(22, 7)
         assert sum(each.delta for each in spent) == request.guarantee.delta
-    used = request.mechanism.rho + request.refining
+    used = request.census + request.counting
     used += sum(share.rho for share in request._shares(found).values())
     used += sum(finder.rho for finder in request._finders(found).values())
     assert used <= Fraction(22, 7)
@@ -185,7 +187,9 @@ def test_ties_at_the_end_of_sight_are_never_released() -> None:
 def test_nobodys_keys_are_bounded_and_people_count_once() -> None:
     rows = [(person, f"k{number}", 1.0) for person in range(300) for number in range(40)] * 2
     with silent():
-        assert Counter(by_key(run(request_of(rho=100), source_of(rows)), "units").values()) == {300: 40}
+        table = run(request_of(rho=100), source_of(rows))
+    assert len(table) == 40
+    assert all(abs(row["units"] - 300) <= 3 * row["units_deviation"] for row in table.rows)
 
 
 @pytest.mark.parametrize("rows", EMPTIES.values(), ids=EMPTIES)
@@ -197,14 +201,14 @@ def test_nothing_refuses_whatever_the_rows_are(rows: list[Row]) -> None:
 
 def test_one_more_person_adds_one_to_each_of_her_counts() -> None:
     whale = [(99_999, f"k{number}", INF) for number in range(40)] * 3
-    plain, seen = PrivateCountRelease.release, []
+    plain, seen = Walk.__init__, []
 
-    def release(self: PrivateCountRelease, rows: list[tuple[int, int]], rng: Any) -> Any:
+    def begin(self: Walk[int], mechanism: PrivateCountRelease, rows: list[tuple[int, int]], rng: Any) -> None:
         seen.append(sorted((n for _, n in rows), reverse=True))
-        return plain(self, rows, rng)
+        plain(self, mechanism, rows, rng)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivateCountRelease, "release", release)
+        patch.setattr(Walk, "__init__", begin)
         for rows in (ROWS_, ROWS_ + whale):
             run(request_of(), source_of(rows))
     padded = [*seen[0], *[0] * (len(seen[1]) - len(seen[0]))]
@@ -225,8 +229,9 @@ def test_one_more_person_adds_one_to_each_of_her_counts() -> None:
         ({"aggregates": [Units()]}, "aggregates: units are what this method counts"),
         ({"aggregates": [Sum("x")]}, "sum: x needs bounds"),
         ({"aggregates": ["x"]}, "aggregates: must be one of Units"),
-        ({"method": "pcrr"}, "method: must be one of pcr"),
-        ({"rho": 1e-12}, "rho: cannot buy a single count"),
+        ({"method": "pcrr"}, "method: must be one of auto, pcr, gaussian; did you mean pcr"),
+        ({"rho": 1e-12}, "rho: cannot buy a single count; give more, or a larger relative_error"),
+        ({"relative_error": 1e-6}, "rho: cannot buy a single count; give more, or a larger relative_error"),
         ({"delta": None}, "delta: is needed"),
         ({"key": ["key", "key"]}, "key: is a column, or several different ones"),
     ],
@@ -240,3 +245,80 @@ def test_pipelines_are_no_methods() -> None:
     for method in itertools.chain(PIPELINES, ("",)):
         with pytest.raises(InvalidArgument, match="method"):
             request_of(method=method)
+
+
+# --- Which method -----------------------------------------------------------------------------------------------
+
+# 4,000 people with one key each, and 800 people with some 150 keys each.
+ONE_EACH = [(person, f"k{int(400 * (person / 4000) ** 2)}", 1.0) for person in range(4000)]
+MANY_EACH = [
+    (person, f"k{number}", 1.0)
+    for number in range(1, 2001)
+    for person in np.random.default_rng(number).permutation(800)[: 30_000 // (number + 40)].tolist()
+]
+
+
+def counted(method: str, rows: list[Row], secret: bytes = b"s" * 32, **options: Any) -> Released:
+    return run(request_of(method=method, **options), source_of(rows), secret)
+
+
+def test_auto_changes_where_people_have_few_keys_and_goes_on_where_they_have_many() -> None:
+    few, many = counted("auto", ONE_EACH, rho=0.3), counted("auto", MANY_EACH, rho=0.3)
+    assert few.statement["parameters"]["counted_by"] == "gaussian"
+    assert few.statement["parameters"]["selection_max_keys"] == 1
+    assert many.statement["parameters"]["counted_by"] == "pcr"
+    assert len(few) > 1.5 * len(counted("pcr", ONE_EACH, rho=0.3))
+    assert len(many) > 1.5 * len(counted("gaussian", MANY_EACH, rho=0.3))
+
+
+@pytest.mark.parametrize("rows", [ONE_EACH, MANY_EACH], ids=["one each", "many each"])
+@pytest.mark.parametrize("method", ["auto", "gaussian", "pcr"])
+def test_the_steps_of_a_statement_come_to_its_guarantee(method: str, rows: list[Row]) -> None:
+    table = counted(method, rows, rho=0.3, refine=0.1, aggregates=[Count(2)], aggregates_share=0.2)
+    steps = table.statement["steps"]
+    assert sum(Fraction(step["rho"]) for step in steps) == Fraction(3, 10)
+    assert sum(Fraction(step["delta"]) for step in steps) == Fraction(1, 10**6)
+    assert table.statement["method"] == method
+
+
+def test_what_the_first_passes_found_stays_released() -> None:
+    """Also where the one release would not keep it."""
+    rows = ONE_EACH + [(10**6 + person, "k0", 1.0) for person in range(4000)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OneRelease, "release", lambda self, rows: (np.zeros(0, np.int64), _no_columns()))
+        table = counted("auto", rows, rho=1)
+    assert table.statement["parameters"]["counted_by"] == "gaussian"
+    assert "k0" in {row["key"] for row in table.rows}
+
+
+def _no_columns() -> dict[str, Any]:
+    kinds = {"": np.int64, "_low": np.int64, "_high": np.int64, "_deviation": np.float64}
+    return {f"units{ending}": np.zeros(0, kind) for ending, kind in kinds.items()}
+
+
+def test_a_walk_that_took_most_of_the_budget_goes_on() -> None:
+    """All keys stand out in the pass in which a twentieth is spent: nothing is left for another release."""
+    rows = [(person, f"k{number}", 1.0) for person in range(60) for number in range(200)]
+    table = counted("auto", rows, rho=0.4, limit=200, relative_error=1)
+    assert table.statement["parameters"]["counted_by"] == "pcr"
+
+
+@given(st.lists(st.integers(-50, 10**5), max_size=60), st.floats(0.5, 500), st.floats(0.01, 1))
+def test_as_many_accurate_rows_as_there_can_be(noisy: list[int], deviation: float, relative_error: float) -> None:
+    counts = np.array(noisy, np.int64)
+    kept = accurate_rows(counts, deviation, relative_error)
+    chance = [math.erf(relative_error * max(n, 0) / deviation / math.sqrt(2)) for n in noisy]
+    best = sorted(chance, reverse=True)
+    most = max((size for size in range(len(best) + 1) if sum(best[:size]) >= 0.95 * size - 1e-9), default=0)
+    assert len(kept) in (most, most - 1)
+    assert sum(chance[place] for place in kept) >= 0.95 * len(kept) - 1e-9
+    assert not len(kept) or counts[kept].min() >= max(np.delete(counts, kept), default=-100)
+
+
+def test_a_bound_that_drops_too_much_is_none() -> None:
+    from sfumato.mechanisms.census import KeysPerPerson, bins
+
+    many = [0] * (len(bins()) - 1) + [10**6]
+    assert choose_bound(KeysPerPerson(tuple(many), Fraction(1)), Fraction(1, 10)) in (None, 4096)
+    one = [10**6] + [0] * (len(bins()) - 1)
+    assert choose_bound(KeysPerPerson(tuple(one), Fraction(1)), Fraction(1, 10)) == 1

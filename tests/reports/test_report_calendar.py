@@ -103,6 +103,7 @@ def test_a_family_of_entities_is_weighed_in_time_and_in_the_tree_at_once(world):
 
 
 def test_a_number_changes_once_when_its_month_is_complete_and_says_so(world):
+    """The number itself may stay the same by chance; what it is made of changes, and its error is smaller."""
     with world.open(JANUARY) as session:
         plain, first = ask(session, entity={"account": "a0"}, options=[], **RANGE), weighed(session)
         assert first.rows == plain.rows
@@ -113,7 +114,6 @@ def test_a_number_changes_once_when_its_month_is_complete_and_says_so(world):
         assert lasting(weighed(session)) == lasting(first)
     with world.open(FEBRUARY) as session:
         second = weighed(session)
-        assert second.rows != first.rows
         assert second.receipt.error95["clicks"] < first.receipt.error95["clicks"]
         assert second.receipt.digest != first.receipt.digest
         assert "may-change" not in codes(second)

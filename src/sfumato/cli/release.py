@@ -49,7 +49,14 @@ def release() -> None:
 
 @release.command("counts")
 @with_source
-@click.option("--method", type=click.Choice(["pcr"]), default="pcr", show_default=True, help="Private Count Release.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "pcr", "gaussian"]),
+    default="pcr",
+    show_default=True,
+    help="pcr: Private Count Release, which bounds nothing. gaussian: one release, each person in at most L keys, L "
+    "chosen privately. auto: begin with pcr, and change where gaussian reaches smaller counts.",
+)
 @with_price
 @click.option(
     "--relative-error",
@@ -57,7 +64,7 @@ def release() -> None:
     default="0.1",
     show_default=True,
     metavar="R",
-    help="How accurate the counts should be: 0.1 is 10 %.",
+    help="How accurate the counts should be: with 0.1, at least 90 % of them are within 10 % of the truth.",
 )
 @click.option(
     "--limit",
@@ -83,8 +90,8 @@ def release() -> None:
 def counts(as_json: bool, **options: Any) -> None:
     """Count the people of as many keys as the budget buys.
 
-    Private Count Release: no bound on what a person contributes, and nothing to tune. SOURCE is a file or a glob of
-    files (.parquet, .csv, .csv.gz, .tsv), a table of --database, or a table of --config.
+    Nothing has to be tuned. Each count has a 95 % interval, with pcr for the true number of people. SOURCE is a file or
+    a glob of files (.parquet, .csv, .csv.gz, .tsv), a table of --database, or a table of --config.
 
     \b
       sfumato release counts data.parquet --unit user_id --key item \\
@@ -92,7 +99,8 @@ def counts(as_json: bool, **options: Any) -> None:
     """
     from sfumato.release import counts_job
 
-    asked = {name: options[name] for name in ("relative_error", "limit", "refine", "aggregates_share", "max_keys")}
+    names = ("method", "relative_error", "limit", "refine", "aggregates_share", "max_keys")
+    asked = {name: options[name] for name in names}
     _run(as_json, options, counts_job, asked, read_statistics(options))
 
 

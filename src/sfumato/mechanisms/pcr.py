@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import count
 from typing import Generic
 
 import numpy as np
@@ -16,22 +15,39 @@ from sfumato.accounting.composition import bounded_range_to_zcdp
 from sfumato.accounting.numbers import Number, positive, probability, rational, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import ranked_rows
+from sfumato.mechanisms.intervals import Floats
 from sfumato.mechanisms.mechanism import MAX_EPSILON, MAX_ROWS
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
+from sfumato.mechanisms.pooling import Estimates, Passes
 from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.release import K
-from sfumato.mechanisms.selection import Scores, race
+from sfumato.mechanisms.selection import Scores, runners_ahead
 from sfumato.mechanisms.stream import Stream
 from sfumato.mechanisms.unknown_domain import bottom_gap
 
 MAX_RHO = bounded_range_to_zcdp(MAX_EPSILON)
 """What a single pick at the largest epsilon costs. No pass can have a larger epsilon."""
 
-HEAD = 128
-"""Most passes end within so many places, and ordering a few of 10,000 runners takes half the time."""
+DOUBLING = 8
+"""From pass to pass epsilon grows by 2^(1 / DOUBLING). More passes tell more about each count; each costs a pick."""
+
+WITHIN = Fraction(329, 200)
+"""A relative error is kept by 90 % of counts: it is 1.645 deviations, of the count and its pass together."""
+
+COUNT_ALONE = Fraction(11, 10)
+"""Of the count without its pass it is so many deviations at least: what the pass tells depends on a model."""
+
+SMALLEST = Fraction(9, 10)
+"""Most counts that stand out are at least this part of the distance to the bottom element."""
+
+PASS_DEVIATION = 2
+"""A pass at epsilon tells a count to PASS_DEVIATION / epsilon, or better."""
+
+FEW, STEEPEST = 5, 4.0
+"""Fewer rows tell nothing of a power law, and its exponent is at most this."""
 
 # Rounding does no harm: thresholds, noise and charges all come from the epsilon that it gives.
-_ROOT_TWO = Fraction(math.isqrt(2 << 64), 2**32)
+_FACTORS = [Fraction(math.isqrt(math.isqrt(math.isqrt(2**eighth << 256))), 2**32) for eighth in range(DOUBLING)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +80,38 @@ class Level:
     def race(self, counts: Integers, outside: int, first: int, stream: Stream) -> tuple[list[int], bool]:
         """Places in `counts` in the order of the race, `first` or up to the bottom element, and whether it was met."""
         scores = Scores(self.epsilon, np.concatenate([[outside + self.gap], counts]))
-        order = race(scores, stream, min(first, HEAD))
-        if 0 not in order:
-            order = race(scores, stream, first)  # the same race: its head is what was seen
-        stopped = 0 in order
-        reached = order.index(0) if stopped else len(order)
-        return [runner - 1 for runner in order[:reached]], stopped
+        ahead = runners_ahead(scores, stream, first)
+        return [runner - 1 for runner in ahead], len(ahead) < first
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateCount(Generic[K]):
-    """A released count: `variance` is that of its noise, `level` the pass that found it."""
+    """A released count with its 95 % interval and its deviation.
+
+    It is pooled from `noisy`, the count with its noise, and from `level`, the pass that found it.
+    """
 
     key: K
     count: int
-    variance: Fraction
+    low: int
+    high: int
+    deviation: float
+    noisy: int
     level: int
-
-    @property
-    def deviation(self) -> float:
-        return math.sqrt(self.variance)
-
-    @property
-    def error95(self) -> int:
-        """The half-width that holds with 95 %."""
-        return DiscreteGaussian(self.variance).half_width()
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateCounts(Generic[K]):
-    """Everything that was released, in the order in which it was found, and what `levels` passes took of the budget."""
+    """Everything that was released, in the order in which it was found, and what `levels` passes took of the budget.
+
+    `cut`: the budget ended the last pass, and not the bottom element.
+    """
 
     rows: tuple[PrivateCount[K], ...]
     rho: Fraction
     delta: Fraction
     levels: int
+    cut: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +121,14 @@ class PrivateCountRelease:
     Guarantee: the zCDP ledger of (rho, delta): (eps, delta + delta')-DP for every delta' > 0 with
                eps = `zcdp_epsilon(rho, delta')`, however many groups a person is in.
     Assumes:   counts of distinct people: adding a person changes each count by 0 or 1.
-    Source:    Rogers (2024), Algorithm 2, with its loop condition, its delta and its cutoff corrected, and each pass
-               as one race. Proof: proofs/pcr.md.
+    Error:     at least 90 % of counts are within `relative_error` of the truth, and 95 % in their intervals.
+    Source:    Rogers (2024), Algorithm 2, with its loop condition, its delta, its cutoff and its noise corrected, each
+               pass as one race, finer passes, and counts pooled with them. Proof: proofs/pcr.md.
 
     A pass at epsilon puts a bottom element 1 + ln(limit / delta_level) / epsilon above the first count that is out
-    of sight and picks by Gumbel noise until it is reached; what was picked is removed, epsilon grows by sqrt(2), and
-    so on, until the next row could cost more than is left. `limit` rows may be looked at. What stands out is about
-    as large as that distance, and 1.5 deviations of its noise are `relative_error` of it; but a count never costs more
-    than its pick, so that about 3 / ln(limit / delta_level) is the finest: 11 % with delta = 1e-6 and these defaults.
+    of sight and picks by Gumbel noise until it is reached; what was picked is counted and removed, epsilon grows by
+    2^(1/8), and so on, until the next row could cost more than is left. `limit` rows may be looked at. In which pass a
+    row stood out is a second measurement of its count, and the released count is pooled from both.
     """
 
     rho: Fraction
@@ -134,78 +147,140 @@ class PrivateCountRelease:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        first = next(self._make_levels(), None)
         with blamed_on("first_epsilon"):
-            affordable = [level.noise for level in self.levels if level.row <= self.rho]
+            affordable = first is not None and first.noise and first.row <= self.rho
         if not affordable:
-            raise InvalidArgument("rho", "cannot buy a single count; give more, or begin with a smaller first_epsilon")
+            way_out = "give more, a larger relative_error, or a smaller first_epsilon"
+            raise InvalidArgument("rho", f"cannot buy a single count; {way_out}")
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The passes that rho can pay for if none of them finds anything: there are never more."""
-        epsilons = tuple(self._epsilons())
-        return tuple(self._level(number, epsilon, len(epsilons)) for number, epsilon in enumerate(epsilons))
+        return tuple(self._make_levels())
 
     @property
     def delta_level(self) -> Fraction:
         """What a pass takes of delta, whatever it finds."""
-        return self.delta / len(self.levels)
+        return self.delta / len(self._epsilons)
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> PrivateCounts[K]:
         """Run it on the `limit + 1` largest counts, ties by key."""
-        keys, exact = ranked_rows(rows, self.limit)
-        source = self._source(rng)
-        outside = int(exact[self.limit])  # read once: it stays where it is although rows are removed
-        unseen = np.flatnonzero(exact > outside)
-        found: list[PrivateCount[K]] = []
-        left, passes = self.rho, 0
-        # Rows get dearer from pass to pass. So what ends a pass, the bottom element or the budget, need not be told,
-        # and a table with nothing left to find is walked to the end like any other.
-        for level in self.levels:
-            affordable = left // level.row
-            if not affordable:
-                break
-            stream = source.stream(purpose="gumbel", level=level.number)
-            places, stopped = level.race(exact[unseen], outside, affordable, stream)
-            picked, unseen = unseen[places], np.delete(unseen, places)
-            found += self._measured(level, [keys[row] for row in picked], exact[picked], source)
-            left -= level.cost(len(picked), stopped=stopped)
-            passes += 1
-        return PrivateCounts(tuple(found), self.rho - left, passes * self.delta_level, passes)
+        walk = Walk(self, rows, rng)
+        walk.go()
+        found = walk.pool()
+        numbers = (found.counts, found.low, found.high, found.deviations, walk.noisy, walk.level)
+        pooled = (PrivateCount(*row) for row in zip(walk.keys, *(each.tolist() for each in numbers), strict=True))
+        return PrivateCounts(tuple(pooled), walk.spent, walk.passes * self.delta_level, walk.passes, walk.cut)
 
-    def _epsilons(self) -> Iterator[Fraction]:
-        """Each sqrt(2) times the one before it, as long as rho can pay for a pick at every one of them."""
+    @cached_property
+    def _epsilons(self) -> tuple[Fraction, ...]:
+        """Each 2^(1/8) times the one before it, as long as rho can pay for a pick at every one of them."""
+        epsilons: list[Fraction] = []
         left = self.rho
-        for doublings in count():
-            for factor in (Fraction(1), _ROOT_TWO):
-                epsilon = self.first_epsilon * 2**doublings * factor
-                left -= bounded_range_to_zcdp(epsilon)
-                if left < 0:
-                    return
-                yield epsilon
+        while True:
+            doublings, eighths = divmod(len(epsilons), DOUBLING)
+            epsilon = self.first_epsilon * 2**doublings * _FACTORS[eighths]
+            left -= bounded_range_to_zcdp(epsilon)
+            if left < 0:
+                return tuple(epsilons)
+            epsilons.append(epsilon)
 
-    def _level(self, number: int, epsilon: Fraction, levels: int) -> Level:
-        gap = bottom_gap(epsilon, self.delta / levels, 1, self.limit)
-        # Never finer than 2 / epsilon: a count need not cost more than its pick.
-        deviation = max(self.relative_error * gap / Fraction(3, 2), 2 / epsilon)
-        return Level(number, epsilon, gap, deviation**2)
+    def _make_levels(self) -> Iterator[Level]:
+        for number, epsilon in enumerate(self._epsilons):
+            gap = bottom_gap(epsilon, self.delta_level, 1, self.limit)
+            error = self.relative_error * SMALLEST * gap
+            told = (epsilon / PASS_DEVIATION) ** 2 if number else 0  # in the first pass a count may be anywhere above
+            precision = max((WITHIN / error) ** 2 - told, (COUNT_ALONE / error) ** 2)
+            yield Level(number, epsilon, gap, 1 / precision)
 
-    @staticmethod
-    def _measured(level: Level, keys: Sequence[K], exact: Integers, source: Rng) -> Iterator[PrivateCount[K]]:
-        """The picked rows, with fresh noise on their counts, dealt out by place."""
-        noisy = exact + level.noise.sample(source.stream(purpose="count", level=level.number), len(keys))
-        for key, released in zip(keys, noisy.tolist(), strict=True):
-            yield PrivateCount(key, released, level.variance, level.number)
 
-    def _source(self, rng: Rng) -> Rng:
-        return checked_source(rng).child(
-            mechanism="private_count_release",
-            version=1,
-            rho=self.rho,
-            delta=self.delta,
-            limit=self.limit,
-            relative_error=self.relative_error,
-            first_epsilon=self.first_epsilon,
+class Walk(Generic[K]):
+    """A release of the `limit + 1` largest counts on its way, as far as `go` has brought it.
+
+    What can be read off it is a function of what was released; `keys` are in the order in which they were found.
+    """
+
+    def __init__(self, mechanism: PrivateCountRelease, rows: Sequence[tuple[K, int]], rng: Rng) -> None:
+        self.mechanism = mechanism
+        self.spent, self.passes, self.cut = Fraction(0), 0, False
+        self.keys: list[K] = []
+        self.level, self.noisy = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._keys, self._exact = ranked_rows(rows, mechanism.limit)
+        self._source = _source(mechanism, rng)
+        self._outside = int(self._exact[mechanism.limit])  # read once: it stays although rows are removed
+        self._unseen = np.flatnonzero(self._exact > self._outside)
+
+    def go(self, until: Fraction | None = None) -> None:
+        """Go on until so much of rho is spent, or to the end. Where nothing is left to find, passes go on all the same.
+
+        A pass that the budget cuts is the last.
+        """
+        goal = self.mechanism.rho if until is None else until
+        for level in self.mechanism.levels[self.passes :]:
+            affordable = (self.mechanism.rho - self.spent) // level.row
+            if self.cut or not affordable or self.spent >= goal:
+                return
+            self._pass(level, affordable)
+
+    def _pass(self, level: Level, affordable: int) -> None:
+        stream = self._source.stream(purpose="gumbel", level=level.number)
+        places, stopped = level.race(self._exact[self._unseen], self._outside, affordable, stream)
+        picked, self._unseen = self._unseen[places], np.delete(self._unseen, places)
+        noise = level.noise.sample(self._source.stream(purpose="count", level=level.number), len(picked))
+        self.keys += [self._keys[place] for place in picked]
+        self.level = np.concatenate([self.level, np.full(len(picked), level.number)])
+        self.noisy = np.concatenate([self.noisy, self._exact[picked] + noise])
+        self.spent += level.cost(len(picked), stopped=stopped)
+        self.passes, self.cut = level.number + 1, not stopped
+
+    @property
+    def deviations(self) -> Floats:
+        """Of the noise on the counts of the rows."""
+        return self._passes.deviations[self.level]
+
+    def pool(self, noisy: Floats | None = None, deviations: Floats | None = None) -> Estimates:
+        """The counts of the rows, from their noisy counts, or from better ones, and from the passes."""
+        given = self.noisy.astype(np.float64) if noisy is None else noisy
+        return self._passes.pool(given, self.deviations if deviations is None else deviations)
+
+    def expected_reach(self) -> float:
+        """About the smallest count that is found if the walk goes on to the end.
+
+        By a power law through what was found: of keys with at least c people there are proportionally c^-a. A row costs
+        proportionally c^-2, so what is spent when the walk has come down to c is proportionally c^-(a + 2).
+        """
+        counts = self.pool().counts
+        if len(counts) < FEW:
+            smallest, exponent = float(self.mechanism.levels[self.passes - 1].gap), 1.0
+        else:
+            smallest = float(counts.min())
+            exponent = len(counts) / max(float(np.log(counts / smallest).sum()), len(counts) / STEEPEST)
+        return float(smallest * float(self.spent / self.mechanism.rho) ** (1 / (exponent + 2)))
+
+    @property
+    def _passes(self) -> Passes:
+        levels = self.mechanism.levels[: self.passes]
+        return Passes(
+            epsilons=np.array([float(level.epsilon) for level in levels]),
+            gaps=np.array([float(level.gap) for level in levels]),
+            deviations=np.array([level.noise.deviation for level in levels]),
+            cut=self.cut,
+            level=self.level,
+            noisy=self.noisy.astype(np.float64),
         )
+
+
+def _source(mechanism: PrivateCountRelease, rng: Rng) -> Rng:
+    return checked_source(rng).child(
+        mechanism="private_count_release",
+        version=2,  # 1 had coarser passes, and counts that were not pooled
+        rho=mechanism.rho,
+        delta=mechanism.delta,
+        limit=mechanism.limit,
+        relative_error=mechanism.relative_error,
+        first_epsilon=mechanism.first_epsilon,
+    )
 
 
 def private_count_release(

@@ -27,6 +27,9 @@ Floats: TypeAlias = NDArray[np.float64]
 # Float64 places a runner to within (1 + |score| + |place|) * MARGIN plus what its unrevealed digits may move it.
 MARGIN = 2.0**-44
 
+RUNNERS = 64
+"""So many runners have one bound in `runners_ahead`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -68,11 +71,38 @@ def race(scores: Scores, stream: Stream, first: int) -> list[int]:
     if first < runners:
         bar = np.partition(low, len(low) - first)[len(low) - first]
         contenders = np.flatnonzero(high >= bar)
-    contenders = contenders[np.argsort(-(low + high)[contenders], kind="stable")]
-    low, high = low[contenders], high[contenders]
+    return _order(scores, stream, contenders, (low[contenders], high[contenders]), first)
+
+
+def runners_ahead(scores: Scores, stream: Stream, first: int) -> list[int]:
+    """The runners ahead of runner 0 in the order of `race`, at most the `first` of them; only counts make scores.
+
+    Few runners get ahead of a distant one: noise above x takes a uniform number below 1 - exp(-exp(-x)) < exp(-x). So
+    comparing words with that, at the largest count of each block of runners, leaves a few to look at.
+    """
+    if len(scores.counts) == 1:
+        return []
+    words, others = stream.words(0, 0, len(scores.counts)), scores.counts[1:]
+    largest = np.maximum.reduceat(others, np.arange(0, len(others), RUNNERS))
+    bar = _brackets(Scores(scores.rate, scores.counts[:1]), words[:1])[0]
+    missing = float(scores.rate) * (scores.counts[0] - largest)
+    least = bar + missing - (1 + np.abs(bar) + np.abs(missing)) * MARGIN
+    bounds = np.exp(-np.maximum(least, 0)) * (2.0**64 * (1 + MARGIN)) + 1
+    possible = words[1:] < np.repeat(bounds, RUNNERS)[: len(others)]
+    runners = np.concatenate([[0], 1 + np.flatnonzero(possible)])
+    low, high = _brackets(Scores(scores.rate, scores.counts[runners]), words[runners])
+    ahead = high >= low[0]
+    order = _order(scores, stream, runners[ahead], (low[ahead], high[ahead]), first)
+    return order[: order.index(0)] if 0 in order else order
+
+
+def _order(scores: Scores, stream: Stream, runners: Integers, ends: tuple[Floats, Floats], first: int) -> list[int]:
+    """The `first` of these runners, whose noisy scores are between `ends`."""
+    by_middle = np.argsort(-sum(ends), kind="stable")
+    low, high = (end[by_middle] for end in ends)
     # A cut after place j is clean when everybody before it is surely ahead of everybody behind it.
     clean = np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]
-    likely: list[int] = contenders.tolist()
+    likely: list[int] = runners[by_middle].tolist()
     if clean.all():
         return likely[:first]
     order: list[int] = []

@@ -152,16 +152,16 @@ class AggregatePlan:
 
     def spendings(self, found: Mapping[Statistic, Statistic] | None = None) -> list[Spending]:
         """What the budget goes to; once bounds are `found`, with the noise that they need."""
-        spent = [_describe_census(ALL_KEYS, self.request.census)] if self.request.takes_census else []
+        spent = [describe_census(ALL_KEYS, self.request.census)] if self.request.takes_census else []
         if self.rule is not None:
             purpose = "selection of keys, and units" if self.one_release else "selection of keys"
             law, delta = describe_rule(self.rule), self.request.guarantee.delta
             spent.append(Spending(purpose, law, self.selecting, delta, self.rule.group_delta))
         if self.released_census is not None:
-            spent.append(_describe_census(RELEASED_KEYS, self.released_census))
+            spent.append(describe_census(RELEASED_KEYS, self.released_census))
         return spent + laws_in_words(self.finders(), self._finding, self.shares(), found)
 
 
-def _describe_census(keys: str, census: KeyCensus) -> Spending:
+def describe_census(keys: str, census: KeyCensus) -> Spending:
     law = f"discrete Gaussian, deviation {census.noise.deviation:,.4g}"
     return Spending(f"census of {keys}", law, census.rho)

@@ -14,7 +14,7 @@ from sfumato.errors import InvalidArgument, nearest
 from sfumato.release import outputs
 from sfumato.release.aggregates import Aggregates, Pipeline
 from sfumato.release.bounding import MAX_KEYS
-from sfumato.release.counts import Counts
+from sfumato.release.counts import Counts, Method
 from sfumato.release.guarantee import ReleaseGuarantee, as_written
 from sfumato.release.job import Job, Payer
 from sfumato.release.request import Progress, budget_share, quiet, without_bounds
@@ -25,7 +25,6 @@ from sfumato.release.statistics.base import Statistic
 from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
-Method = Literal["pcr"]
 P = ParamSpec("P")
 
 STATISTICS_SHARE = Fraction(1, 2)
@@ -73,8 +72,14 @@ def counts_job(
 ) -> Job:
     """A release of counts that has not been run.
 
+    `method`: "pcr" (Private Count Release) bounds nothing, and its intervals are for the true numbers. "gaussian" is
+    one release in which a person counts for at most L keys, L chosen by a census. "auto" begins with the first, and
+    changes to the second where that reaches smaller counts. At least 90 % of what "pcr" counts is within
+    `relative_error`.
+
     `refine` and `aggregates_share` are shares of the budget that are set aside: for the counts that are least accurate
-    for their size, and for `aggregates` of the keys that are found, in which a person counts for `max_keys` keys.
+    for their size (with "pcr"), and for `aggregates` of the keys that are found, in which a person counts for
+    `max_keys` keys.
     """
     _one_of("method", method, Method)
     statistics = _check_statistics(aggregates, auto_bounds=auto_bounds)
@@ -88,6 +93,7 @@ def counts_job(
         reading=_reading(unit, key, statistics, filter),
         guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=True),
         statistics=statistics,
+        method=method,
         limit=limit,
         relative_error=positive("relative_error", as_written(relative_error), at_most=1),
         refine=None if refine is None else budget_share("refine", refine),
@@ -166,7 +172,7 @@ def _running(make: Callable[P, Job], summary: str) -> Callable[P, Released]:
     return run
 
 
-release_counts = _running(counts_job, "Distinct people of as many keys as a budget buys: Private Count Release.")
+release_counts = _running(counts_job, "Distinct people of as many keys as a budget buys.")
 release_aggregates = _running(
     aggregates_job, "Statistics of every key that enough people have, or of public keys: Plume."
 )

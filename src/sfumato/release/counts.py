@@ -1,48 +1,76 @@
-"""Distinct people of as many keys as a budget can buy (Private Count Release), and statistics of what was found.
+"""Distinct people of as many keys as a budget can buy, and statistics of what was found.
 
-Keys per person are not bounded, and nothing is tuned: `PrivateCountRelease` walks from the largest counts down. Two
-shares of the budget can be set aside before: one for refining the counts that are least accurate for their size, one
-for statistics of the keys that were found.
+    pcr         Private Count Release: keys per person are not bounded, and it walks from the largest counts down
+    gaussian    one noisy vector of all counts, each person in at most L keys; L is chosen by a census
+    auto        begins with pcr, and changes to gaussian where that would reach smaller counts
 
-Guarantee: delta-approximate zCDP of the sum of the shares, `ReleaseGuarantee` of the request. The refined counts and
-the statistics depend on the data through what was released only, and through fresh noise. Proof: proofs/release.md.
+Two shares of the budget can be set aside before: one for refining the counts that are least accurate for their size
+(pcr), one for statistics of the keys that were found.
+
+Guarantee: delta-approximate zCDP of the sum of the shares, `ReleaseGuarantee` of the request. What is done next, the
+refined counts and the statistics depend on the data through what was released only, and through fresh noise. Proof:
+proofs/release.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from sfumato.accounting.groups import passes_group_delta
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.bounds import NumericBounds
+from sfumato.mechanisms.census import MAX_SEEN, KeyCensus, KeysPerPerson
+from sfumato.mechanisms.intervals import Floats
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
-from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease
+from sfumato.mechanisms.pcr import PrivateCountRelease, Walk
+from sfumato.mechanisms.pooling import Estimates
 from sfumato.mechanisms.random import Rng
+from sfumato.release.aggregate_plan import describe_census
 from sfumato.release.bounding import MAX_KEYS, count_people
+from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, Estimand, bounding_record
 from sfumato.release.guarantee import Spending
 from sfumato.release.measurement import (
     Bounded,
     build_table,
     describe_bounds,
+    estimand_of,
     finders,
     laws_in_words,
     with_found_bounds,
 )
+from sfumato.release.one_release import CENSUS, OneRelease, choose_bound, take_census
 from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
-from sfumato.release.statistics.base import Column, Share, Statistic, count_columns
+from sfumato.release.selection import describe_rule
+from sfumato.release.statistics.base import Column, Share, Statistic, interval_columns
 from sfumato.release.statistics.numeric import Numeric
 from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
+Method: TypeAlias = Literal["auto", "pcr", "gaussian"]
+
+ALGORITHM = "sfumato-counts/2"
+"""In digests and statements. 1 had coarser passes and counts that were not pooled, and is not named there."""
+
+TRYING = Fraction(1, 20)
+"""With "auto", what pcr takes of its budget before it is decided."""
+
+CLEARLY = 0.75
+"""How much smaller the counts must be that one release reaches: its numbers are those after bounding."""
+
+COUNTING = "selection of keys, and units"
+
+EXAMPLE = 16
+"""A bound on keys with which noise is shown before there is one."""
+
 FINEST = Fraction(1, 2**60)
-"""Precisions are multiples of this."""
+"""Precisions, and what is left of rho, are multiples of this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +80,7 @@ class Counts(ReleaseRequest):
     A person counts for `max_keys` keys in the statistics; without it, for all that were found, which needs more noise.
     """
 
+    method: Method = "pcr"
     limit: int = 10_000
     relative_error: Fraction = Fraction(1, 10)
     refine: Fraction | None = None
@@ -59,15 +88,15 @@ class Counts(ReleaseRequest):
     max_keys: int | None = None
 
     @property
-    def method(self) -> str:
-        return "pcr"
-
-    @property
     def all_statistics(self) -> tuple[Statistic, ...]:
         return (Units(), *self.statistics)
 
     @property
     def parameters(self) -> dict[str, Any]:
+        return {"algorithm": ALGORITHM, **self._asked}
+
+    @property
+    def _asked(self) -> dict[str, Any]:
         reading = self.reading
         return {
             "unit": reading.unit,
@@ -82,6 +111,10 @@ class Counts(ReleaseRequest):
         }
 
     @property
+    def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
+        return (self._asked,) if self.method == "pcr" else ()
+
+    @property
     def refining(self) -> Fraction:
         return (self.refine or Fraction(0)) * self.guarantee.rho
 
@@ -89,42 +122,92 @@ class Counts(ReleaseRequest):
     def measuring(self) -> Fraction:
         return self.statistics_share * self.guarantee.rho
 
+    @property
+    def census(self) -> Fraction:
+        """What the census takes of rho."""
+        return Fraction(0) if self.method == "pcr" else CENSUS * (self.guarantee.rho - self.measuring)
+
+    @property
+    def counting(self) -> Fraction:
+        """What is left of rho for finding keys and counting their people."""
+        return self.guarantee.rho - self.measuring - self.census
+
     @cached_property
     def mechanism(self) -> PrivateCountRelease:
         return PrivateCountRelease(
-            rho=self.guarantee.rho - self.refining - self.measuring,
+            rho=self.counting - self.refining,
             delta=self.guarantee.delta,
             limit=self.limit,
             relative_error=self.relative_error,
         )
 
     def check_affordable(self) -> None:
+        """Refuse a budget that cannot buy anything, or noise that cannot be drawn, whatever is decided on the way."""
         try:
             self.spendings()
+            if self.census:
+                self._one_release_laws(OneRelease(self.counting / 2, self.guarantee.delta / 2, MAX_SEEN, Fraction(1)))
         except InvalidArgument as refusal:
             if refusal.argument not in ("rho", "first_epsilon"):
                 raise
-            raise InvalidArgument(self.guarantee.given, "cannot buy a single count; give more") from None
+            problem = "cannot buy a single count; give more, or a larger relative_error"
+            raise InvalidArgument(self.guarantee.given, problem) from None
 
     def spendings(self) -> list[Spending]:
-        """For statistics without a bound on keys: as if `limit` keys were found."""
-        return self._spendings(self.max_keys or self.limit)
+        """For bounds on keys that are not known yet: as if `limit` keys were found, each person in `EXAMPLE` of all."""
+        if self.method == "gaussian":
+            once = OneRelease(self.counting, self.guarantee.delta, EXAMPLE, self.relative_error)
+            return self._with_statistics(self._one_release_laws(once), self.max_keys or self.limit)
+        return self._with_statistics(self._pcr_laws(), self.max_keys or self.limit)
 
     @property
     def assumptions(self) -> list[str]:
-        if not self.statistics or self.max_keys:
-            return []
-        return [f"The noise of statistics is shown as if {self.limit:,} keys were found; --max-keys bounds it."]
+        assumed = []
+        if self.method == "gaussian":
+            assumed.append(f"The noise of counts is shown as if {EXAMPLE} keys per person were chosen.")
+        if self.method == "auto":
+            assumed.append(
+                "If one release of all counts reaches smaller ones, by what the first passes find and by the census, "
+                "what is left is spent on that."
+            )
+        if self.statistics and not self.max_keys:
+            assumed.append(
+                f"The noise of statistics is shown as if {self.limit:,} keys were found; --max-keys bounds it."
+            )
+        return assumed
 
-    def _spendings(self, max_keys: int, found: Mapping[Statistic, Statistic] | None = None) -> list[Spending]:
+    def _census_law(self) -> list[Spending]:
+        return [describe_census(ALL_KEYS, KeyCensus(rho=self.census))] if self.census else []
+
+    def _pcr_laws(self) -> list[Spending]:
         levels = self.mechanism.levels
-        widths = f"deviations from {levels[0].noise.deviation:,.4g} down to {levels[-1].noise.deviation:,.4g}"
+        first, last = (math.sqrt(level.variance) for level in (levels[0], levels[-1]))
+        widths = f"deviations from {first:,.4g} down to {last:,.4g}"
         law = f"{len(levels)} exact Gumbel races, then discrete Gaussian counts, {widths}"
-        passes = [(level.epsilon, self.mechanism.delta_level) for level in levels]
-        shown = partial(passes_group_delta, passes)
-        spent = [Spending("selection of keys, and units", law, self.mechanism.rho, self.mechanism.delta, shown)]
+        shown = self._group_delta(len(levels))
+        spent = [*self._census_law(), Spending(COUNTING, law, self.mechanism.rho, self.mechanism.delta, shown)]
         if self.refining:
             spent.append(Spending("refining units", "discrete Gaussian, by what each count lacks", self.refining))
+        return spent
+
+    def _one_release_laws(self, once: OneRelease, walk: Walk[int] | None = None) -> list[Spending]:
+        """After the passes of a walk, if there was one: what it left over is stated as spent on it."""
+        passes = []
+        if walk is not None:
+            rho, delta = self.counting - once.rho, self.guarantee.delta - once.delta
+            law = f"{walk.passes} exact Gumbel races, then discrete Gaussian counts"
+            passes = [Spending("first keys", law, rho, delta, self._group_delta(walk.passes))]
+        law, shown = describe_rule(once.rule), once.rule.group_delta
+        return [*self._census_law(), *passes, Spending(COUNTING, law, once.rho, once.delta, shown)]
+
+    def _group_delta(self, passes: int) -> Callable[[int], float]:
+        """The delta of the first passes, for so many people together."""
+        levels = self.mechanism.levels[:passes]
+        return partial(passes_group_delta, [(level.epsilon, self.mechanism.delta_level) for level in levels])
+
+    def _with_statistics(
+        self, spent: list[Spending], max_keys: int, found: Mapping[Statistic, Statistic] | None = None
+    ) -> list[Spending]:
         return spent + laws_in_words(self._finders(max_keys), self._each, self._shares(max_keys), found)
 
     @property
@@ -140,50 +223,122 @@ class Counts(ReleaseRequest):
         return {statistic: Share(self._each, max_keys) for statistic in self.statistics}
 
     def table(self, rows: Rows, progress: Progress) -> Released:
-        counts = count_people(rows.contributions, rows.order("count"), max_keys=MAX_KEYS)
-        progress("selecting keys", 0)
-        found = self.mechanism.release(largest(counts, self.limit), rows.rng)
-        codes = np.array([row.key for row in found.rows], np.int64)
-        columns = self._units(found.rows, counts[codes], rows.rng)
+        found = self._count(rows, progress)
+        codes = found.codes
         progress("aggregating", 0)
         max_keys = min(self.max_keys or len(codes), len(codes)) or 1
         bounded = Bounded(rows.contributions, rows.order("aggregate"), max_keys, codes)
         ends = bounded.bounds(self._finders(max_keys), rows.rng)
         known = with_found_bounds(ends)
         shares = {known.get(each, each): share for each, share in self._shares(max_keys).items()}
-        columns |= bounded.columns(shares, rows.rng)
-        statistics = [Units(), *(known.get(each, each) for each in self.statistics)]
-        learned = {"statistics": describe(statistics), "levels": found.levels, "bounds": describe_bounds(ends)}
+        columns = found.columns | bounded.columns(shares, rows.rng)
+        statistics = [found.units, *(known.get(each, each) for each in self.statistics)]
+        within = RELEASED_KEYS if max_keys < len(codes) else None
+        estimands = [found.estimand, *(estimand_of(each, within) for each in statistics[1:])]
+        learned = {"statistics": describe(statistics), "bounds": describe_bounds(ends), **found.learned}
         if self.statistics:
             learned["max_keys"] = max_keys
-        return build_table(self, rows, codes, statistics, columns, self._spendings(max_keys, known), learned)
+        spent = self._with_statistics(found.spent, max_keys, known)
+        table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands)
+        return replace(table, statement={**table.statement, "bounding": list(found.bounding)})
 
-    def _units(self, found: Sequence[PrivateCount[int]], exact: Integers, rng: Rng) -> dict[str, Column]:
-        """The counts, refined where a share was set aside for it."""
-        noisy = [Fraction(row.count) for row in found]
-        precisions = [1 / row.variance for row in found]
-        if self.refining and found:
-            further = refinements(noisy, precisions, 2 * self.refining)
-            for place, precision in enumerate(further):
-                if precision:
-                    law = DiscreteGaussian(1 / precision)
-                    again = int(exact[place]) + int(law.sample(rng.stream(purpose="refine", place=place), 1)[0])
-                    noisy[place] = (noisy[place] * precisions[place] + again * precision) / (
-                        precisions[place] + precision
-                    )
-                    precisions[place] += precision
-        deviations = np.array([1 / math.sqrt(precision) for precision in precisions])
-        return count_columns("units", np.array([round(count) for count in noisy], np.int64), deviations)
+    def _count(self, rows: Rows, progress: Progress) -> CountedKeys:
+        """Find keys and count their people, by the method that was asked for or is better."""
+        census = take_census(rows, self.census) if self.census else None
+        bound = None if census is None else choose_bound(census, self.relative_error)
+        if census is not None and self.method == "gaussian":
+            whole = OneRelease(self.counting, self.guarantee.delta, bound or MAX_SEEN, self.relative_error)
+            return self._release_once(whole, rows, census, None)
+        counts = count_people(rows.contributions, rows.order("count"), max_keys=MAX_KEYS)
+        progress("selecting keys", 0)
+        walk = Walk(self.mechanism, largest(counts, self.limit), rows.rng)
+        once = None if bound is None else self._better(walk, bound)
+        if census is not None and once is not None:
+            return self._release_once(once, rows, census, walk)
+        walk.go()
+        codes = np.array(walk.keys, np.int64)
+        learned = {"counted_by": "pcr", "levels": walk.passes} | ({"census": census.to_dict()} if census else {})
+        return CountedKeys(codes, self._refined(walk, counts[codes], rows.rng), self._pcr_laws(), learned)
+
+    def _better(self, walk: Walk[int], bound: int) -> OneRelease | None:
+        """Begin a walk; what is left of its budget as one release, if that would reach smaller counts."""
+        walk.go(TRYING * self.mechanism.rho)
+        if 2 * walk.spent > self.mechanism.rho:
+            return None
+        left = math.floor((self.counting - walk.spent) / FINEST) * FINEST
+        delta = self.guarantee.delta - walk.passes * self.mechanism.delta_level
+        once = OneRelease(left, delta, bound, self.relative_error)
+        return once if once.reach < CLEARLY * walk.expected_reach() else None
+
+    def _release_once(self, once: OneRelease, rows: Rows, census: KeysPerPerson, walk: Walk[int] | None) -> CountedKeys:
+        """One release, and before it what a walk has found: its rows stay where the release does not have them."""
+        codes, columns = once.release(rows)
+        learned: dict[str, Any] = {"counted_by": "gaussian", "selection_max_keys": once.max_keys}
+        if walk is None:
+            learned["threshold"] = once.rule.threshold
+        else:
+            found = np.array(walk.keys, np.int64)
+            alone = ~np.isin(found, codes)
+            codes, first = np.concatenate([codes, found[alone]]), _estimate_columns(walk.pool())
+            columns = {name: np.concatenate([part, np.asarray(first[name])[alone]]) for name, part in columns.items()}
+            learned["levels"] = walk.passes
+        spent, bounding = self._one_release_laws(once, walk), bounding_record(ALL_KEYS, once.max_keys, census)
+        return CountedKeys(codes, columns, spent, learned, [bounding])
+
+    def _refined(self, walk: Walk[int], exact: Integers, rng: Rng) -> dict[str, Column]:
+        """The counts of a walk, refined where a share was set aside for it."""
+        pooled = walk.pool()
+        if not self.refining or not walk.keys:
+            return _estimate_columns(pooled)
+        noisy, precisions = walk.noisy.astype(np.float64), walk.deviations**-2
+        for place, more in enumerate(refinements(pooled.counts, pooled.deviations, 2 * self.refining)):
+            if more:
+                drawn = DiscreteGaussian(1 / more).sample(rng.stream(purpose="refine", place=place), 1)
+                better = precisions[place] + float(more)
+                noisy[place] += float(more) / better * (int(exact[place]) + int(drawn[0]) - noisy[place])
+                precisions[place] = better
+        return _estimate_columns(walk.pool(noisy, precisions**-0.5))
 
 
-def refinements(noisy: Sequence[Fraction], precisions: Sequence[Fraction], total: Fraction) -> list[Fraction]:
+class PooledUnits(Units):
+    """Distinct people, from noisy counts and from the passes that found them."""
+
+    @property
+    def spread(self) -> str:
+        return "standard deviation of the true number, given what was released"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedKeys:
+    """Keys by code, the columns of their counts, what was spent, and what a statement says of how."""
+
+    codes: Integers
+    columns: dict[str, Column]
+    spent: list[Spending]
+    learned: dict[str, Any]
+    bounding: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def units(self) -> Units:
+        return Units() if self.bounding else PooledUnits()
+
+    @property
+    def estimand(self) -> Estimand:
+        return estimand_of(self.units, ALL_KEYS if self.bounding else None)
+
+
+def _estimate_columns(found: Estimates) -> dict[str, Column]:
+    return interval_columns("units", found.counts, found.low, found.high, found.deviations)
+
+
+def refinements(counts: Integers, deviations: Floats, total: Fraction) -> list[Fraction]:
     """Further precisions of at most `total` in all, which lift the worst relative errors to one level.
 
     A function of what was released. One more count of precision p costs p / 2 of rho: one person moves it by one.
     """
-    # A count is taken to be no smaller than its own noise, from which it cannot be distinguished.
-    sizes = [max(float(count), 1 / math.sqrt(precision)) for count, precision in zip(noisy, precisions, strict=True)]
-    have = [float(precision) for precision in precisions]
+    # A count is taken to be no smaller than its own deviation, from which it cannot be distinguished.
+    sizes = np.maximum(counts, deviations).tolist()
+    have = (deviations**-2).tolist()
 
     def lacking(level: float) -> list[float]:
         """What lifts every count to a relative precision of `level`."""

@@ -15,13 +15,12 @@ from sfumato.mechanisms.census import MAX_SEEN
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import KeyOrder, Pairs, fold_pairs, keys_per_person
-from sfumato.release.estimand import RELEASED_KEYS, Estimand
+from sfumato.release.estimand import Estimand
 from sfumato.release.guarantee import Spending, root
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.statement import key_columns, statistic_columns
 from sfumato.release.statistics.base import Column, Share, Statistic
 from sfumato.release.statistics.numeric import Numeric
-from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 _WIDEST = Fraction(1), Fraction(2)
@@ -164,16 +163,12 @@ def build_table(
     columns: Mapping[str, Column],
     spent: Sequence[Spending],
     found: Mapping[str, Any],
-    estimands: Sequence[Estimand | None] | None = None,
+    estimands: Sequence[Estimand],
 ) -> Released:
     """The table and its statement: the largest first by its first statistic, ties in the fixed order of codes.
 
-    `estimands` has which number the intervals of each statistic are for. Without it, people count for all of their
-    keys, and other statistics were bounded to the `max_keys` that were `found`.
+    `estimands` has which number the intervals of each statistic are for.
     """
-    if estimands is None:
-        by = RELEASED_KEYS if found.get("max_keys", len(codes)) < len(codes) else None
-        estimands = [None if isinstance(each, Units) else estimand_of(each, by) for each in statistics]
     entries = key_columns(rows.kinds)
     for each, estimand in zip(statistics, estimands, strict=True):
         entries += statistic_columns(each, estimand)

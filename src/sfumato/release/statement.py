@@ -39,13 +39,12 @@ def key_columns(kinds: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def statistic_columns(statistic: Statistic, estimand: Estimand | None = None) -> list[dict[str, Any]]:
+def statistic_columns(statistic: Statistic, estimand: Estimand) -> list[dict[str, Any]]:
     """The entries of a statistic's columns; `estimand` says which number its intervals are for."""
-    number = "what the noise did" if estimand is None else estimand.number
     roles = {
         "statistic": (statistic.kind, statistic.describes),
-        "low": (statistic.kind, statistic.ends(number)[0]),
-        "high": (statistic.kind, statistic.ends(number)[1]),
+        "low": (statistic.kind, statistic.ends(estimand.number)[0]),
+        "high": (statistic.kind, statistic.ends(estimand.number)[1]),
         "deviation": ("number", statistic.spread),
     }
     entries: list[dict[str, Any]] = [
@@ -53,8 +52,7 @@ def statistic_columns(statistic: Statistic, estimand: Estimand | None = None) ->
         for name in statistic.names
         for role, (kind, meaning) in roles.items()
     ]
-    told = {} if estimand is None else estimand.to_dict()
-    return [entry | (told if entry["role"] == "statistic" else {}) for entry in entries]
+    return [entry | (estimand.to_dict() if entry["role"] == "statistic" else {}) for entry in entries]
 
 
 def statement_types(statement: Mapping[str, Any]) -> dict[str, str]:
