@@ -4,6 +4,7 @@
 |--------------------------------|--------------------------------------------|-------------------------------|
 | the domain is public           | `known_laplace`, `known_gaussian`          | `known_gumbel`                |
 | the domain is part of the data | `unknown_laplace`, `unknown_gaussian`      | `unknown_gumbel`              |
+| ..., and every group is read   | `threshold_laplace`, `threshold_gaussian`  |                               |
 
 All of them protect one person under add/remove neighbours, for counts that grow by 0 to tau when a person is
 added. Each is a record (`KnownLaplace`, ...) and a function that builds the record and runs it.
