@@ -30,14 +30,11 @@ _DIGITS = digits(40)
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnknownNoise(Mechanism):
-    """Noise on the top rows, shown where they exceed a noisy threshold; a person is in at most `max_groups` groups."""
-
-    noise_parameters = ("delta", "max_groups", "limit")
+class PrivateHistogram(Mechanism):
+    """Noisy counts of groups that are large enough; a person is in at most `max_groups` groups."""
 
     delta: Fraction
     max_groups: int
-    limit: int
     k: int | None = None
 
     def __post_init__(self) -> None:
@@ -48,7 +45,6 @@ class UnknownNoise(Mechanism):
         )
         if self.k is not None:
             self.__dict__["k"] = whole("k", self.k, at_least=1)
-        self.__dict__["limit"] = whole("limit", self.limit, at_least=self.k or 1, at_most=MAX_ROWS)
 
     @property
     def worst(self) -> tuple[Step, ...]:
@@ -60,6 +56,19 @@ class UnknownNoise(Mechanism):
     @property
     def reserve(self) -> Charge:
         return UNIT + CALL
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownNoise(PrivateHistogram):
+    """Noise on the top rows, shown where they exceed a noisy threshold."""
+
+    noise_parameters = ("delta", "max_groups", "limit")
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.__dict__["limit"] = whole("limit", self.limit, at_least=self.k or 1, at_most=MAX_ROWS)
 
     @property
     def gap(self) -> int:
@@ -124,35 +133,10 @@ class UnknownGaussian(UnknownNoise):
         return DiscreteGaussian(self.max_groups * (2 * self.tau / self.epsilon) ** 2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdNoise(Mechanism):
-    """Noise on every group, shown where it reaches a fixed threshold; a person is in at most `max_groups` groups."""
+class ThresholdNoise(PrivateHistogram):
+    """Noise on every group, shown where it reaches a fixed threshold."""
 
     noise_parameters = ("delta", "max_groups")
-
-    delta: Fraction
-    max_groups: int
-    k: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.__dict__.update(
-            delta=probability("delta", self.delta),
-            max_groups=whole("max_groups", self.max_groups, at_least=1, at_most=MAX_GROUPS),
-        )
-        if self.k is not None:
-            self.__dict__["k"] = whole("k", self.k, at_least=1)
-
-    @property
-    def worst(self) -> tuple[Step, ...]:
-        return (Step("histogram", self.reserve),)
-
-    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
-        return self.worst
-
-    @property
-    def reserve(self) -> Charge:
-        return UNIT + CALL
 
     @property
     def threshold(self) -> int:
