@@ -36,7 +36,7 @@ from sfumato.query.serial import read_request
 from sfumato.query.sql import read_sql
 from sfumato.query.values import read_value
 from sfumato.spending import Purchase, Runtime, spend, without_frames
-from sfumato.wire import AccountStanding, Answer, Note, Receipt, ReceiptCore, StoredAnswer, note
+from sfumato.wire import AccountStanding, Answer, Note, Receipt, ReceiptCore, StoredAnswer, Visible, note
 from sfumato.wire import notes as codes
 
 
@@ -152,6 +152,7 @@ def _reveal(planned: PlannedRequest, revealed: dict[str, StoredAnswer], payload:
         error95={plan.measure: shown.error95} if plan.counts and shown.error95 is not None else {},
         data_version=plan.data_version,
         digest=plan.digest,
+        visible=None if plan.full.visible is None else Visible(*plan.full.visible),
     )
     notes: list[Note | str] = [*_notes(planned, shown)]
     made = StoredAnswer(columns=columns, rows=rows, stopped=shown.stopped, receipt=receipt, notes=notes)

@@ -58,6 +58,7 @@ from sfumato.wire import (
     StoredAnswer,
     TableRow,
     Tables,
+    Visible,
 )
 
 CLOSED_CALL = "the call with this Idempotency-Key was closed without an answer; ask again with a new key"
@@ -170,6 +171,7 @@ class Session:
             mechanism=mechanism.name,
             charge=ChargeRange(min([worst, *others], key=lambda charge: (charge.information, charge.calls)), worst),
             error95={} if error is None else {planned.plan.measure: error},
+            visible=None if mechanism.visible is None else Visible(*mechanism.visible),
             left=standings[0].left,
             answers_left=min((_times(left, worst) for left in enforced), default=None) if worst else None,
         )

@@ -110,6 +110,9 @@ def test_every_mechanism_answers_close_to_the_truth_for_its_price(world, case):
     assert (receipt.resets.isoformat(), receipt.data_version, receipt.repeat) == ("2026-12-01", "value v1", False)
     assert receipt.digest.startswith("sha256:")
     assert (estimate.mechanism, estimate.worst, estimate.error95) == (mechanism, price, receipt.error95)
+    assert estimate.visible == receipt.visible
+    start = {"known": None, "threshold": "zero", "unknown": "cutoff"}[mechanism.partition("_")[0]]
+    assert (receipt.visible and receipt.visible.above) == start
     if answer.measure is None:
         assert receipt.error95 == {}
         assert list(answer.rows[0]) == ["market"]
@@ -741,3 +744,15 @@ def test_a_list_is_read_off_a_histogram_that_is_paid_for(world):
         assert answer.rows == histogram.rows[:1]
         assert session.ask(one, analyst="anna").receipt.repeat  # anna has not paid for the histogram
         assert session.ledger.verify() == []
+
+
+@pytest.mark.parametrize("question", [ARTICLES, Histogram("engagements", "job_title", "shares")])
+def test_how_large_a_group_must_be_follows_from_the_parameters(world, question):
+    """The same for other rows, and for few of them."""
+    told = []
+    for people in (3000, 50):
+        world.write_rows(seed=people, people=people)
+        world.write_config(version=f'{{ value = "{people}" }}')
+        with world.open() as session:
+            told.append(session.ask(question, analyst="anna").receipt.visible)
+    assert told[0] == told[1] is not None

@@ -326,6 +326,8 @@ class TestAsking:
         assert found["charge"]["worst"] == {"information": "21", "calls": "1"}
         page = run_page("estimate", "--analyst", "anna", TOP)
         assert "unknown_gumbel" in page
+        assert found["visible"] == {"half": 201, "most": 221, "above": "cutoff"}
+        assert "shown half of the groups that are 201 above the first group out of sight" in " ".join(page.split())
         assert run_json("budget", "history")["rows"] == []
 
     @pytest.mark.parametrize("sql", ["", "SELECT", "DROP TABLE engagements", "SELECT * FROM engagements", "\x00", "'"])

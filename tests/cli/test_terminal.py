@@ -20,7 +20,7 @@ from sfumato.cli.terminal.budget import render_budget, render_charges
 from sfumato.cli.terminal.release import render_release
 from sfumato.ledger import Standing
 from sfumato.show import Figures
-from sfumato.wire import Answer, BudgetReport, ChargeRange, ChargeRow, Charges, Estimate, Note, Receipt
+from sfumato.wire import Answer, BudgetReport, ChargeRange, ChargeRow, Charges, Estimate, Note, Receipt, Visible
 
 HOSTILE = "[red]x[/red]\x1b[2J\r\u202eZürich"
 
@@ -127,6 +127,12 @@ class TestAnAnswer:
         for label, said in answer([("", 0), ("", 0)]).lines().items():
             assert re.search(rf"^  {label} +{re.escape(said)} *$", text, re.MULTILINE)
 
+    def test_it_tells_how_large_a_group_must_be(self) -> None:
+        text = render_text(render_answer(answer([("a", 90)], visible=Visible(87, 109, "zero"))))
+        assert re.search(r"^  shown +half of the groups of 87, 19 in 20 of the groups of 109 *$", text, re.MULTILINE)
+        text = " ".join(render_text(render_answer(answer([("a", 90)], visible=Visible(201, 221, "cutoff")))).split())
+        assert "that are 201 above the first group out of sight, 19 in 20 of those 221 above it" in text
+
     @pytest.mark.parametrize(("encoding", "dots"), [("utf-8", "…"), ("ascii", "...")])
     def test_a_long_key_is_cropped_and_numbers_stay_whole(self, encoding: str, dots: str) -> None:
         text = render_text(render_answer(answer([("wide " * 50, 1240), ("b", 1000)])), 80, encoding)
@@ -214,6 +220,12 @@ class TestEstimates:
             ({"answers_left": 0}, "not enough for this question"),
             ({"answers_left": None}, "29 calls *\n"),
             ({"error95": {}}, "a list without counts"),
+            (
+                {"visible": Visible(87, 1109, "zero")},
+                "shown +half of the groups of 87, 19 in 20 of the groups of 1,109 *\n",
+            ),
+            ({"visible": Visible(201, 221, "cutoff")}, "shown +half of the groups that are 201 above the first group"),
+            ({"visible": None}, r"^(?![\s\S]*shown)"),
         ],
     )
     def test_edges(self, changes: dict[str, Any], said: str) -> None:

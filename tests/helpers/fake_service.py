@@ -35,6 +35,7 @@ from sfumato.wire import (
     Report,
     TableRow,
     Tables,
+    Visible,
 )
 
 URL = "https://sfumato.test:8080"
@@ -51,6 +52,7 @@ RECEIPT = Receipt(
     error95={"members": 27},
     data_version="2026-11-15",
     digest=DIGEST,
+    visible=Visible(201, 221, "cutoff"),
     repeat=False,
 )
 ANSWER = Answer(
@@ -101,9 +103,10 @@ REPORT = Report(
     zone="Europe/Berlin",
 )
 ESTIMATE = Estimate(
-    mechanism="known_gumbel",
+    mechanism="threshold_gaussian",
     charge=ChargeRange(Charge(1), Charge(Fraction(3, 2), 1)),
     error95={"members": 27},
+    visible=Visible(87, 109, "zero"),
     left=Charge(10, 1),
     answers_left=4,
 )

@@ -24,7 +24,10 @@ Serving = Callable[..., Served]
 class TestShapes:
     """Over HTTP there is what there is embedded."""
 
-    @pytest.mark.parametrize("question", [TOP, REGIONS, TOTAL, {**TOP, "counts": False}, {"sql": "SELECT members"}])
+    @pytest.mark.parametrize(
+        "question",
+        [TOP, {**REGIONS, "by": "job_title"}, REGIONS, TOTAL, {**TOP, "counts": False}, {"sql": "SELECT members"}],
+    )
     def test_answers_and_estimates(self, served: Served, question: dict[str, Any]) -> None:
         if "sql" in question:
             question = {"sql": "SELECT region, members FROM engagements GROUP BY region"}
@@ -34,6 +37,7 @@ class TestShapes:
         first, again = served.ask(key, question), served.ask(key, question)
         assert (first.status, again.status) == (200, 200)
         assert again.json == served.session.ask(question, analyst="anna").to_dict()
+        assert first.json["receipt"].get("visible") == estimate.json["visible"]
         assert not first.json["receipt"]["repeat"]
         assert again.json["receipt"]["repeat"]
         assert again.json["receipt"]["charge"] == NOTHING.to_dict()

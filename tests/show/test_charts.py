@@ -108,6 +108,11 @@ def test_a_key_that_is_empty_is_not_a_total() -> None:
 def test_absent_groups_are_told() -> None:
     thinned = replace(figures(("a", 90)), thinned=True)
     assert "the noise is within ± 26, 19 times in 20 · small groups are absent" in texts(chart(thinned, title=""))
+    sized = replace(thinned, whole_from=1109)
+    assert "the noise is within ± 26, 19 times in 20 · groups below 1,109 can be absent" in texts(
+        chart(sized, title="")
+    )
+    assert "absent" not in "".join(texts(chart(replace(sized, thinned=False), title="")))
 
 
 def test_keys_that_read_alike_stay_apart() -> None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import InvalidArgument
-from sfumato.wire import Answer, Note, Receipt, Report
+from sfumato.wire import Answer, Note, Receipt, ReceiptCore, Report, StoredAnswer, Visible
 
 RECEIPT = Receipt(
     mechanism="unknown_gumbel",
@@ -75,6 +75,30 @@ class TestTheSerialForm:
     @pytest.mark.parametrize("answer", [FULL, EMPTY, LIST, TOTAL, counted(("a", 1), resets=None, repeat=True)])
     def test_it_is_read_back_as_it_was(self, answer: Answer) -> None:
         assert Answer.from_dict(answer.to_dict()) == answer
+
+    @pytest.mark.parametrize("above", ["zero", "cutoff"])
+    def test_how_large_a_group_must_be_travels_and_is_stored(self, above: Any) -> None:
+        answer = counted(("a", 1), visible=Visible(87, 109, above))
+        assert Answer.from_json(answer.to_json()) == answer
+        assert answer.to_dict()["receipt"]["visible"] == {"half": 87, "most": 109, "above": above}
+        core = {name: getattr(answer.receipt, name) for name in ReceiptCore.__struct_fields__}
+        stored = StoredAnswer(
+            columns=answer.columns, rows=answer.rows, stopped=False, receipt=ReceiptCore(**core), notes=[]
+        )
+        moment = {"charge": RECEIPT.charge, "left": RECEIPT.left, "resets": RECEIPT.resets, "repeat": False}
+        assert StoredAnswer.from_json(stored.to_json()).complete(**moment) == answer
+
+    def test_an_answer_that_withholds_nothing_says_nothing_about_sizes(self) -> None:
+        assert "visible" not in FULL.to_dict()["receipt"]
+        assert "shown" not in FULL.lines()
+        assert Answer.from_dict(FULL.to_dict()).receipt.visible is None
+
+    @pytest.mark.parametrize("wrong", [{"half": 1}, {"half": 1, "most": 2, "above": "sea"}, {"half": 1.5}, []])
+    def test_sizes_of_another_form_are_refused(self, wrong: Any) -> None:
+        serial = FULL.to_dict()
+        serial["receipt"]["visible"] = wrong
+        with pytest.raises(ValueError, match="visible"):
+            Answer.from_dict(serial)
 
     def test_a_measure_is_a_column_with_an_error(self) -> None:
         assert [answer.measure for answer in (FULL, EMPTY, TOTAL, LIST)] == ["members", "members", "members", None]

@@ -25,7 +25,7 @@ from sfumato.mechanisms.known_domain import (
     known_gumbel,
     known_laplace,
 )
-from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.mechanism import Mechanism, ShownSizes
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from sfumato.mechanisms.pcr import PrivateCount, PrivateCountRelease, PrivateCounts, private_count_release
 from sfumato.mechanisms.random import Rng
@@ -65,6 +65,7 @@ __all__ = [
     "RefinedCount",
     "Release",
     "Rng",
+    "ShownSizes",
     "Step",
     "ThresholdGaussian",
     "ThresholdLaplace",

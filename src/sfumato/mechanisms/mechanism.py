@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 from sfumato.accounting.charges import Charge
 from sfumato.accounting.numbers import positive, whole
@@ -28,6 +28,7 @@ from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.stream import Field, context
 
 CountNoise: TypeAlias = Literal["laplace", "gaussian"]
+Start: TypeAlias = Literal["zero", "cutoff"]
 
 UNIT = Charge(1)
 CALL = Charge(0, 1)
@@ -39,6 +40,19 @@ MAX_EPSILON = 100
 MAX_TAU = 2**31
 MAX_GROUPS = 2**40
 MAX_ROWS = 2**24
+
+
+class ShownSizes(NamedTuple):
+    """The sizes of groups that are shown half of the time and 95 % of the time, from the noise alone.
+
+    Each is the smallest count, before noise, that is shown with this probability. It starts at zero, or at the first
+    count out of sight (`above` is "cutoff"): the largest one that the mechanism does not consider. It says what the
+    mechanism withholds. A list can be too short for a group that is not withheld.
+    """
+
+    half: int
+    most: int
+    above: Start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +129,11 @@ class Mechanism(ABC):
     def error95(self) -> int | None:
         """The half-width that holds with 95 % for one count; None where no count is released."""
         return self.noise.half_width()
+
+    @property
+    def visible(self) -> ShownSizes | None:
+        """How large a group must be to be shown; None where no group is withheld for its size."""
+        return None
 
     def at(self, k: int) -> Self:
         """The same mechanism, and the same noise, for a list of `k` rows."""

@@ -17,7 +17,7 @@ from sfumato.accounting.groups import difference_group_delta, gumbel_group_delta
 from sfumato.accounting.numbers import Number, probability, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import canonical, every_row, ranked_rows
-from sfumato.mechanisms.mechanism import CALL, MAX_GROUPS, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking
+from sfumato.mechanisms.mechanism import CALL, MAX_GROUPS, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking, ShownSizes
 from sfumato.mechanisms.noise import ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
 from sfumato.mechanisms.random import Rng, checked_source
 from sfumato.mechanisms.release import K, Release, Step
@@ -25,6 +25,9 @@ from sfumato.mechanisms.selection import Scores, race
 from sfumato.mechanisms.stream import digits
 
 Cutoff: TypeAlias = Literal["select", "fixed"]
+
+HIDDEN = Fraction(1, 20)
+"""How often a group is withheld that is shown most of the time."""
 
 _DIGITS = digits(40)
 
@@ -74,6 +77,11 @@ class UnknownNoise(PrivateHistogram):
     def gap(self) -> int:
         """How far the threshold stands above the first count that is out of sight: T of the proof."""
         return _gap(self.noise, self.max_groups, self.delta) + self.tau - 1
+
+    @property
+    def visible(self) -> ShownSizes:
+        """A group n above the first count out of sight is shown if n + X - Y > gap, for two draws of the noise."""
+        return ShownSizes(self.gap + 1, self.gap + _gap(self.noise, 1, HIDDEN), "cutoff")
 
     def group_delta(self, people: int) -> float:
         return difference_group_delta(self.noise.difference_tail, self.gap, self.max_groups, self.tau, people)
@@ -143,6 +151,11 @@ class ThresholdNoise(PrivateHistogram):
         """tau + t for the smallest t >= 0 with max_groups * P[noise >= t] <= delta."""
         return self.tau + _tail(self.noise, self.max_groups, self.delta)
 
+    @property
+    def visible(self) -> ShownSizes:
+        """A group of n is shown if n + X >= threshold. The noise is symmetric, so the threshold itself is half."""
+        return ShownSizes(self.threshold, self.threshold + _tail(self.noise, 1, HIDDEN) - 1, "zero")
+
     def group_delta(self, people: int) -> float:
         return weighted_group_delta(self.noise.tail, self.threshold, [(self.max_groups, self.tau)], people)
 
@@ -183,7 +196,7 @@ class ThresholdGaussian(ThresholdNoise):
     """Discrete Gaussian noise, sigma = 2 tau sqrt(max_groups) / epsilon, on every group, and a fixed threshold.
 
     Guarantee: one unit and one call. At epsilon 0.15 and delta 1e-10 groups of 87 people are shown half of the time;
-               with the noisy threshold of `UnknownGaussian`, 121 above what is out of sight. Not pure DP.
+               with the noisy threshold of `UnknownGaussian`, 122 above what is out of sight. Not pure DP.
     Assumes:   as `ThresholdLaplace`.
     Source:    proofs/threshold_gaussian.md.
     """
@@ -239,6 +252,17 @@ class UnknownGumbel(Ranking):
 
     def group_delta(self, people: int) -> float:
         return gumbel_group_delta(self.epsilon, self.delta, people)
+
+    @property
+    def visible(self) -> ShownSizes:
+        """A group n above the first count below the cutoff is shown if it comes before the bottom element.
+
+        Whatever the other groups are, that has the probability 1 / (1 + exp(epsilon (gap - n) / tau)). The gap is that
+        of the last cutoff. An earlier cutoff has a smaller one: if it is selected, such a group is shown more often.
+        """
+        gap, odds = self.gap(self.limit), (1 - HIDDEN) / HIDDEN
+        rise = bottom_gap(self.epsilon, 1 / odds, self.tau, 1) - self.tau  # tau ln(odds) / epsilon, rounded up
+        return ShownSizes(gap, gap + rise, "cutoff")
 
     def gap(self, cutoff: int) -> int:
         """How far the bottom element stands above the first count below the cutoff: T of the proof, rounded up."""

@@ -46,9 +46,10 @@ class Counting:
 def count_query(counting: Counting) -> exp.Select:
     """SELECT keys, count, the largest first, ties by key."""
     keys = [*map(column_of, counting.keys)]
-    if _is_plain(counting):
+    if counting.measure.counts == "units" and (counting.max_groups is None or not keys):
+        # COUNT(DISTINCT unit) is enough. It leaves out rows without a person by itself.
         units = exp.Count(this=exp.Distinct(expressions=[column_of(counting.unit)]))
-        query = _from_source(exp.select(*keys, units.as_(COUNT, quoted=True)), counting)
+        query = _from_source(exp.select(*keys, units.as_(COUNT, quoted=True)), counting, counting.keys)
     else:
         total = exp.func("COALESCE", exp.Sum(this=column_of(COUNT)), exp.Literal.number(0))
         query = exp.select(*keys, total.as_(COUNT, quoted=True))
@@ -60,15 +61,8 @@ def count_query(counting: Counting) -> exp.Select:
     return query if counting.limit is None else query.limit(counting.limit, copy=False)
 
 
-def _is_plain(counting: Counting) -> bool:
-    """Whether COUNT(DISTINCT unit) is enough: people are counted, and their keys need no bound."""
-    return counting.measure.counts == "units" and (counting.max_groups is None or not counting.keys)
-
-
-def _from_source(query: exp.Select, counting: Counting) -> exp.Select:
-    """FROM the table WHERE there is a person and a key, the key is in its domain, and the filter holds."""
-    # COUNT(DISTINCT unit) leaves out rows without a person by itself.
-    names = counting.keys if _is_plain(counting) else (counting.unit, *counting.keys)
+def _from_source(query: exp.Select, counting: Counting, names: tuple[str, ...]) -> exp.Select:
+    """FROM the table WHERE the columns `names` are not NULL, the key is in its domain, and the filter holds."""
     present = [exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null())) for name in names]
     readable = [usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
@@ -90,7 +84,7 @@ def usable(key: str, kind: Type) -> exp.Expr | None:
         largest = exp.cast(exp.Literal.number("1e300"), exp.DataType.Type.DOUBLE)
         return exp.Between(this=column_of(key), low=exp.Neg(this=largest), high=largest.copy())
     if kind == "text":
-        return exp.LTE(this=exp.Length(this=column_of(key)), expression=whole_literal(MAX_TEXT))
+        return exp.LTE(this=exp.Length(this=column_of(key)), expression=exp.Literal.number(MAX_TEXT))
     return None
 
 
@@ -99,7 +93,8 @@ def _contributions(counting: Counting) -> exp.Select:
     names = [column_of(name) for name in (counting.unit, *counting.keys)]
     contribution = _contribution(counting.measure).as_(COUNT, quoted=True)
     rows = exp.Count(this=exp.Star()).as_(ROWS, quoted=True)
-    people = _from_source(exp.select(*names, contribution, rows), counting).group_by(*names)
+    people = exp.select(*names, contribution, rows)
+    people = _from_source(people, counting, (counting.unit, *counting.keys)).group_by(*names)
     return people if counting.max_groups is None or not counting.keys else _bound_keys(people, counting)
 
 

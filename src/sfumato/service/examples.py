@@ -87,6 +87,7 @@ REPORT_REQUESTS: Mapping[str, Json] = {
 
 _CHARGE = {"information": "21", "calls": "1"}
 _LEFT = {"information": "2979", "calls": "29"}
+_VISIBLE = {"half": 201, "most": 221, "above": "cutoff"}
 
 ANSWER: Json = {
     "columns": {"article": "text", "members": "integer"},
@@ -101,6 +102,7 @@ ANSWER: Json = {
         "error95": {"members": 27},
         "data_version": "daily 2026-11-16",
         "digest": DIGEST,
+        "visible": _VISIBLE,
         "repeat": False,
     },
     "notes": [{"code": "small-groups-absent", "text": "groups below a noisy threshold are absent"}],
@@ -215,6 +217,7 @@ REPLIES: Mapping[str, Json] = {
         "mechanism": "unknown_gumbel",
         "charge": {"least": {"information": "1", "calls": "1"}, "worst": _CHARGE},
         "error95": {"members": 27},
+        "visible": _VISIBLE,
         "left": _LEFT,
         "answers_left": 29,
     },

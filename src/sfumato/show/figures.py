@@ -27,7 +27,8 @@ class Figures:
 
     The noise of each number is within `error`, 19 times in 20. With `intervals`, each row has its own 95 % interval
     instead, and `interval_heading` and `interval_meaning` say which number it is for. With `error` None no interval is
-    known. `thinned`: small groups are absent. `total`: the number of rows from which these are the largest.
+    known. `thinned`: small groups are absent; `whole_from` is the size from which they are shown 19 times in 20, if
+    that is known. `total`: the number of rows from which these are the largest.
     """
 
     by: tuple[str, ...]
@@ -36,6 +37,7 @@ class Figures:
     counts: tuple[float, ...] = ()
     error: int | None = 0
     thinned: bool = False
+    whole_from: int | None = None
     intervals: tuple[tuple[float, float], ...] = ()
     interval_heading: str = "95 %"
     interval_meaning: str = "with 95 % intervals"
@@ -76,7 +78,10 @@ class Figures:
         known = error if self.bounded else "without intervals"
         count, total = len(self.keys), self.total or 0
         largest = [f"the {count:,} largest of {total:,}"] if count < total else []
-        absent = ["small groups are absent"] if self.thinned else []
+        small = (
+            "small groups are absent" if self.whole_from is None else f"groups below {self.whole_from:,} can be absent"
+        )
+        absent = [small] if self.thinned else []
         return " · ".join([known, *largest, *absent])
 
     @property

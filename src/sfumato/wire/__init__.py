@@ -4,7 +4,7 @@ Each record is declared once, as a typed class. Its JSON, its parsing, its JSON 
 from the declaration (docs/adr/0008-msgspec.md). Everything in a record may leave.
 """
 
-from sfumato.wire.answer import Answer, Receipt, ReceiptCore, ReportPromise, StoredAnswer
+from sfumato.wire.answer import Answer, Receipt, ReceiptCore, ReportPromise, StoredAnswer, Visible
 from sfumato.wire.base import Record, schemas, to_json
 from sfumato.wire.budget import (
     AccountStanding,
@@ -60,6 +60,7 @@ __all__ = [
     "TableRow",
     "Tables",
     "UsageReport",
+    "Visible",
     "note",
     "schemas",
     "to_json",

@@ -37,7 +37,30 @@ class ReportPromise(TypedDict):
     ]
 
 
-class ReceiptCore(Record, frozen=True, kw_only=True):
+class Visible(Record, frozen=True):
+    """How large a group must be to be shown: a function of the parameters, not of the data.
+
+    Sizes are counts of the measure without noise. A list can be too short for a group that is large enough.
+    """
+
+    half: Annotated[int, Meta(description="Groups of this size are shown half of the time.")]
+    most: Annotated[int, Meta(description="Groups of this size are shown 95 % of the time.")]
+    above: Annotated[
+        Literal["zero", "cutoff"],
+        Meta(
+            description="Where sizes start. `cutoff`: at the first group out of sight, the largest of those that are "
+            "not considered; 0 if there are no such groups."
+        ),
+    ]
+
+    def __str__(self) -> str:
+        if self.above == "zero":
+            return f"half of the groups of {self.half:,}, 19 in 20 of the groups of {self.most:,}"
+        start = "above the first group out of sight"
+        return f"half of the groups that are {self.half:,} {start}, 19 in 20 of those {self.most:,} above it"
+
+
+class ReceiptCore(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What an answer is worth: the part of a receipt that never changes, and is stored with the answer."""
 
     mechanism: Annotated[str, Meta(description="The mechanism; `exact` for totals without noise.")]
@@ -53,9 +76,13 @@ class ReceiptCore(Record, frozen=True, kw_only=True):
     digest: Annotated[
         str, Meta(extra_json_schema={"pattern": DIGEST}, description="Identifies the answer: GET /v1/answers/{digest}.")
     ]
+    visible: Annotated[
+        Visible | None,
+        Meta(description="Absent if no group is withheld for its size, and in answers of earlier versions."),
+    ] = None
 
 
-class Receipt(ReceiptCore, frozen=True, kw_only=True, omit_defaults=True):
+class Receipt(ReceiptCore, frozen=True, kw_only=True):
     """What an answer is worth and what it cost.
 
     `left` is what the analyst may still spend until `resets`. `guarantee` is what a report as a whole promises; its
@@ -166,7 +193,7 @@ class Answer(Record, frozen=True, kw_only=True):
         """The rows as a picture needs them: keys as text and, if there are any, counts with their error."""
         from sfumato.show import Figures, cell
 
-        measure = self.measure
+        measure, shown = self.measure, self.receipt.visible
         by = tuple(name for name in self.columns if name != measure)
         return Figures(
             by=by,
@@ -175,6 +202,7 @@ class Answer(Record, frozen=True, kw_only=True):
             counts=() if measure is None else tuple(row[measure] for row in self.rows),
             error=0 if measure is None else self.receipt.error95[measure],
             thinned=self.has_note(codes.SMALL_GROUPS_ABSENT),
+            whole_from=None if shown is None or shown.above != "zero" else shown.most,
         )
 
     def lines(self) -> dict[str, str]:
@@ -188,6 +216,7 @@ class Answer(Record, frozen=True, kw_only=True):
         ending = ["noise ended the list"] if self.stopped else []
         return {
             "receipt": f"{receipt.mechanism}, {error}",
+            **({} if receipt.visible is None else {"shown": str(receipt.visible)}),
             "charge": "nothing, as this was answered before" if free else str(receipt.charge),
             "left": f"{receipt.left}{until}",
             "data": f"version {receipt.data_version}",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta
 
 from sfumato.accounting.charges import Charge
+from sfumato.wire.answer import Visible
 from sfumato.wire.base import Record
 
 Mode: TypeAlias = Literal["enforce", "track"]
@@ -28,6 +29,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     mechanism: str
     charge: ChargeRange
     error95: dict[str, int]
+    visible: Annotated[Visible | None, Meta(description="Null if no group is withheld for its size.")] = None
     left: Charge
     answers_left: Annotated[int | None, Meta(description="How many such answers fit; null: unlimited.")]
 

@@ -61,6 +61,7 @@ def render_estimate(estimate: Estimate) -> RenderableType:
             "mechanism": estimate.mechanism,
             "charge": f"{worst}" if least == worst else f"{least} at least, {worst} at most",
             "error": noise_within(estimate.error95) if estimate.error95 else "a list without counts",
+            **({} if estimate.visible is None else {"shown": str(estimate.visible)}),
             "left": f"{estimate.left}{enough}",
         }
     )
