@@ -266,6 +266,13 @@ QUESTIONS: dict[str, Any] = {
     "histogram of a known domain": sf.Histogram("visits", by="region", measure="people"),
     "histogram of a domain of any number": sf.Histogram("visits", by="market", measure="shares"),
     "histogram of numbers and days": sf.Histogram("visits", by=["size", "week"], measure="people"),
+    "top_k of values that the filter lists": sf.TopK(
+        "visits", by="title", measure="people", where={"title": ["nurse", "it's"]}, k=1
+    ),
+    "histogram of days and regions that the filter lists": sf.Histogram(
+        "visits", by=["day", "region"], measure="shares",
+        where={"day": {"between": ["2026-11-01", "2026-11-03"]}, "region": ["apac", "emea"], "age": {"ge": 18}},
+    ),
     "total": sf.Total("visits", measure="people"),
     "total with a filter": sf.Total("visits", measure="minutes", where=WHERE),
     "json": {"type": "top_k", "table": "visits", "by": "article", "measure": "people", "where": {"region": "emea"}},

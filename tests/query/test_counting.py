@@ -100,6 +100,26 @@ def test_counts_are_exact(data, filtered, measure, by, max_groups):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["people", "rows", "sum"])
+@pytest.mark.parametrize("max_groups", [None, 1, 2])
+@settings(max_examples=12)
+@given(data=tables, words=st.sets(st.sampled_from(["a", "b", "é", "A", "zzz"]), min_size=1), letter=st.booleans())
+def test_counts_of_listed_values_are_exact(data, words, letter, measure, max_groups):
+    """A person's rows outside of the lists do not push her rows inside of them out."""
+    lists = {"word": sorted(words)} | ({"letter": ["x", "y"]} if letter else {})
+    request = Histogram("t", [*lists], measure, lists)
+    asked = plan(request, policy(max_groups), PRICES)
+    assert {key[-1] for key in asked.domain} == words
+    found = counted(data, request, policy(max_groups))
+    assert found.keys() <= {*asked.domain}
+    keys = (2, 1) if letter else (1,)
+    reference = expected(
+        data, keys, measure, asked.mechanism.max_groups, lambda row: row[1] in words and (not letter or row[2] in "xy")
+    )
+    assert {key: count for key, count in found.items() if count} == {key: n for key, n in reference.items() if n}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["people", "rows", "sum"])
 @pytest.mark.parametrize("max_groups", [1, 2])
 @settings(max_examples=25)
 @given(data=tables, own=st.lists(rows, max_size=12))

@@ -29,7 +29,8 @@ MAX_ROW_VALUE = 2**53
 class Counting:
     """What to count: see the module. `types` are those of the keys.
 
-    Without `max_groups` a person's keys are not bounded; without `limit` all rows are returned.
+    Rows pass the filter `where`, and the keys in `public` have one of the values beside them. Without `max_groups` a
+    person's keys are not bounded; without `limit` all rows are returned.
     """
 
     table: str
@@ -38,8 +39,8 @@ class Counting:
     where: Predicate
     measure: Measure
     max_groups: int | None
-    domain: tuple[tuple[Value, ...], ...] | None
     limit: int | None
+    public: tuple[tuple[str, tuple[Value, ...]], ...]
     types: tuple[Type, ...] = ()
 
 
@@ -62,12 +63,11 @@ def count_query(counting: Counting) -> exp.Select:
 
 
 def _from_source(query: exp.Select, counting: Counting, names: tuple[str, ...]) -> exp.Select:
-    """FROM the table WHERE the columns `names` are not NULL, the key is in its domain, and the filter holds."""
+    """FROM the table WHERE the columns `names` are not NULL, keys are usable and public, and the filter holds."""
     present = [exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null())) for name in names]
     readable = [usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
-    columns = zip(*counting.domain or (), strict=True)  # of the domain, key by key; none where it is unknown
-    public = [condition_in(key, Values.of(*{*values})) for key, values in zip(counting.keys, columns, strict=False)]
+    public = [condition_in(key, Values.of(*values)) for key, values in counting.public]
     conditions = [*present, *filter(None, readable), condition(counting.where), *public]
     return query.from_(table, copy=False).where(*conditions, copy=False)
 

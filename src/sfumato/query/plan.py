@@ -1,8 +1,8 @@
 """From a request and a policy to a plan: the engine's query, the mechanism, the worst-case charge and the digest.
 
 Pure: nothing here reads a row or depends on one. The query is a sqlglot tree; an engine turns it into its own dialect.
-The choice among the mechanisms depends on the grouped columns in the policy, on the length of the list and on the kind
-of the engine. It never depends on a row.
+The choice among the mechanisms depends on the grouped columns in the policy, on the filter, on the length of the list
+and on the kind of the engine. It never depends on a row.
 
 |                                     | a person is in few groups                           | in many, or any number |
 |-------------------------------------|-----------------------------------------------------|------------------------|
@@ -10,9 +10,11 @@ of the engine. It never depends on a row.
 | otherwise                           | threshold_gaussian, or unknown_gaussian where the   | unknown_gumbel         |
 |                                     | engine may not return every group                   |                        |
 
-With `count_noise = "laplace"` it is `_laplace` instead of `_gaussian`. A person is in at most `max_groups` groups, and
-in no more than the domain has. In a known domain, few are as many as cost no more than the picks of the list: 2 units
-per row, 1 without counts. In an unknown domain, few are any number that the policy states. A total is one group.
+A domain is known if the policy lists it, or if the filter does: if every row that passes has one of at most
+`MAX_VALUES` values. With `count_noise = "laplace"` it is `_laplace` instead of `_gaussian`. A person is in at most
+`max_groups` groups, and in no more than the domain has. In a known domain, few are as many as cost no more than the
+picks of the list: 2 units per row, 1 without counts. In an unknown domain, few are any number that the policy states.
+A total is one group.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -34,8 +36,8 @@ from sfumato.mechanisms.mechanism import Ranking
 from sfumato.query.counting import Counting, count_query
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import MAX_DOMAIN, Column, Measure, Policy, Prices, TablePolicy
-from sfumato.query.predicate import Predicate
-from sfumato.query.request import Request, TopK, Total, filter_json
+from sfumato.query.predicate import AllOf, In, Predicate, Values
+from sfumato.query.request import MAX_VALUES, Request, TopK, Total, filter_json
 from sfumato.query.values import spelling
 from sfumato.types import Type, Value
 
@@ -104,12 +106,13 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "", *, w
     measure = table.measure(request.measure)
     columns = () if isinstance(request, Total) else _group_columns(request.by, table)
     where = canonical_filter(request.where, table)
-    domain = _domain(columns)
+    domains = _domains(columns, where)
+    domain = None if domains is None else tuple(itertools.product(*domains))
     longest = table.max_k if domain is None else min(table.max_k, len(domain))
     k, counts = _length(request, table, longest), not isinstance(request, TopK) or request.counts
     if not isinstance(counts, bool):
         raise NotSupported("must be true, or false for a list without its counts", field="counts")
-    groups, is_certain = _groups(columns, domain)
+    groups, is_certain = _groups(columns, domains)
     if domain is not None and not whole_domain and (groups or 0) > k * (1 + counts):
         groups = None  # picks cost less than the histogram
     full = _mechanism(groups, longest, measure, table, prices, is_known=domain is not None)
@@ -123,8 +126,9 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "", *, w
         where=where,
         measure=measure,
         max_groups=None if is_certain else groups,
-        domain=domain,
         limit=table.limit + 1 if domain is None and full.name not in EVERY_GROUP else None,
+        # Where the filter lists the values of a key, it is condition enough.
+        public=tuple((each.name, public) for each, public in zip(columns, domains or (), strict=False) if each.domain),
         types=tuple(column.type for column in columns),
     )
     return Plan(
@@ -156,16 +160,31 @@ def _group_columns(by: str | Sequence[str], table: TablePolicy) -> tuple[Column,
     return tuple(columns[name] for name in sorted(columns))
 
 
-def _domain(columns: Sequence[Column]) -> tuple[Key, ...] | None:
-    """All keys, where every column's domain is public; a total has one key, ()."""
-    domains = [column.domain for column in columns]
-    if any(domain is None for domain in domains):
+def _domains(columns: Sequence[Column], where: Predicate) -> list[tuple[Value, ...]] | None:
+    """The values that each column can have in a row that passes the filter, if those of all columns are public.
+
+    A condition that every row must meet limits them: one at the top, or one of those that are joined by AND there.
+    """
+    parts = where.parts if isinstance(where, AllOf) else (where,)
+    forced = {part.column: part.values for part in parts if isinstance(part, In)}
+    found = [_values(each, forced[each.name]) if each.name in forced else each.domain for each in columns]
+    public = [values for values in found if values is not None]
+    if len(public) < len(found):
         return None
-    if math.prod(len(domain or ()) for domain in domains) > MAX_DOMAIN:
-        raise NotSupported(
-            f"these columns have more than {MAX_DOMAIN} combinations; group by fewer of them", field="by"
-        )
-    return tuple(itertools.product(*(domain or () for domain in domains)))
+    if math.prod(map(len, public)) <= MAX_DOMAIN:
+        return public
+    if any(column.domain is None for column in columns):
+        return None
+    raise NotSupported(f"these columns have more than {MAX_DOMAIN} combinations; group by fewer of them", field="by")
+
+
+def _values(column: Column, passing: Values) -> tuple[Value, ...] | None:
+    """The values of a column that pass the filter, if they are public: in the policy, or in a list of the filter.
+
+    Without such a value in the policy it is all of the policy's: their counts are noise around zero.
+    """
+    known = column.domain or ((False, True) if column.type == "boolean" else None)
+    return passing.listed(MAX_VALUES) if known is None else passing.within(known) or known
 
 
 def _length(request: Request, table: TablePolicy, longest: int) -> int:
@@ -179,16 +198,22 @@ def _length(request: Request, table: TablePolicy, longest: int) -> int:
         raise NotSupported(problem, field="k") from None
 
 
-def _groups(columns: Sequence[Column], domain: tuple[Key, ...] | None) -> tuple[int | None, bool]:
+def _groups(columns: Sequence[Column], domains: Sequence[Sized] | None) -> tuple[int | None, bool]:
     """How many groups a person can be in, and whether that holds without a bound in the query.
 
-    They are at most the product over the columns, and at most the whole domain. A total is one group.
+    They are at most the product over the columns. Of a column with public values it is at most all of these values. A
+    total is one group.
     """
-    bounds = [column.max_groups for column in columns]
-    stated = None if None in bounds else math.prod(bound or 1 for bound in bounds)
-    if domain is not None and (stated is None or stated >= len(domain)):
-        return len(domain), True
-    return stated, all(column.guaranteed for column in columns)
+    if domains is None:
+        bounds = [column.max_groups for column in columns]
+        stated = None if None in bounds else math.prod(bound or 1 for bound in bounds)
+        return stated, all(column.guaranteed for column in columns)
+    groups, is_certain = 1, True
+    for column, values in zip(columns, domains, strict=True):
+        bound = min(column.max_groups or len(values), len(values))
+        groups *= bound
+        is_certain &= column.guaranteed or bound == len(values)
+    return groups, is_certain
 
 
 def _mechanism(

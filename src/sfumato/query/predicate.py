@@ -14,6 +14,7 @@ question is asked and paid for twice.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import total_ordering
@@ -104,6 +105,28 @@ class Values:
             if low.value is not None and low.side == -1 and high == _normal(Cut(low.value, 1))
         ]
         return tuple(singles) if len(singles) == len(self.intervals) else None
+
+    def listed(self, most: int) -> tuple[Value, ...] | None:
+        """All values of the set, if they are at most `most`. A range of whole numbers or of days is a list too."""
+        found: list[Value] = []
+        for low, high in self.intervals:
+            value = low.value if low.side == -1 and high.value is not None else None
+            while value is not None and Cut(value, 0) < high and len(found) <= most:
+                found.append(value)
+                value = successor(value)
+            if not found or high != _normal(Cut(found[-1], 1)):  # there are further values before the end
+                return None
+        return tuple(found) if len(found) <= most else None
+
+    def within(self, ordered: Sequence[Value]) -> tuple[Value, ...]:
+        """Those of the values in ascending order that are in the set."""
+
+        def place(cut: Cut) -> int:
+            if cut.value is None:
+                return 0 if cut.side < 0 else len(ordered)
+            return (bisect_left if cut.side < 0 else bisect_right)(ordered, cut.value)
+
+        return tuple(value for low, high in self.intervals for value in ordered[place(low) : place(high)])
 
 
 ALL_VALUES = Values(((BELOW, ABOVE),))
