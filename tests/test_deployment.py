@@ -29,8 +29,9 @@ import yaml
 
 from sfumato.accounting import Charge
 from sfumato.client import Client
-from sfumato.config import EngineSettings, ServiceSettings
+from sfumato.config import EngineSettings, LedgerSettings, ServiceSettings
 from sfumato.demo import demo
+from sfumato.ledger import check_fence_place
 from sfumato.service.server import GRACE_S
 from tests.helpers import postgres
 
@@ -103,6 +104,13 @@ class TestTheFilesAgree:
         allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] == "!"]
         copied = [source for verb, words in BUILD if verb == "COPY" for source in words.split()[:-1]]
         assert sorted(allowed) == sorted(copied)
+
+    def test_a_ledger_of_the_unit_is_not_in_one_folder_with_its_fence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        state = dict(word.split("=") for word in setting("Environment").split())["XDG_STATE_HOME"]
+        folders = [f"/var/lib/{name}" for name in setting("StateDirectory").split()]
+        assert (folders[0], state) == ("/var/lib/sfumato", folders[1])
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        check_fence_place(LedgerSettings(f"sqlite:{folders[0]}/ledger.db"), Path("/etc/sfumato"))
 
     @pytest.mark.skipif(
         shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed: apt-get install systemd"

@@ -21,6 +21,12 @@ from tests.helpers.worlds import World, new_world
 
 LIMIT = 10
 TOTAL = "SELECT members FROM engagements WHERE day <> '2026-11-{:02}'"  # one unit each
+COMMANDS = (
+    ["ask", "--analyst", "olga", TOTAL.format(1)],
+    ["policy", "check"],
+    ["serve", "--port", "0"],
+    ["budget", "show"],
+)
 
 
 def without_fence(world: World) -> None:
@@ -123,12 +129,88 @@ def test_a_fence_in_the_folder_of_the_ledger_is_refused_everywhere(tmp_path: Pat
         open_ledger(LedgerSettings(url, world.folder / fence), world.folder)
     with pytest.raises(ConfigError, match=r"^ledger.fence"):
         world.open()
-    question = ["ask", "--analyst", "olga", TOTAL.format(1)]
-    for command in (question, ["policy", "check"], ["serve", "--port", "0"], ["budget", "show"]):
+    for command in COMMANDS:
         ran = CliRunner().invoke(main, [*command, "--config", str(world.path), "--json"])
         assert ran.exit_code == 2, ran.output
         assert "ledger.fence" in ran.output
     assert not list(world.folder.rglob("*.db"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder whose state folder is where it usually is."""
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("url", ["sqlite:ledger.db", "sqlite:books/ledger.db", "sqlite:.local/ledger.db"])
+def test_a_ledger_above_the_state_folder_is_refused_everywhere(home: Path, url: str) -> None:
+    """The home folder is then the folder of the ledger, and a copy of it has the fence too."""
+    world = new_world(home, url)
+    without_fence(world)
+    for name in ("books", ".local"):
+        (home / name).mkdir()
+    with pytest.raises(ConfigError, match=r"^ledger.url: must not be in .*folder of its own; or set \[ledger\] fence"):
+        world.open()
+    for command in COMMANDS:
+        ran = CliRunner().invoke(main, [*command, "--config", str(world.path), "--json"])
+        assert ran.exit_code == 2, ran.output
+        assert "ledger.url" in ran.output
+    assert not list(home.rglob("*.db"))
+    assert not list(home.rglob("*.fence"))
+
+
+def test_both_ways_out_of_a_home_folder_keep_what_was_spent(home: Path) -> None:
+    world = new_world(home / "shop", information=LIMIT, calls=0)
+    without_fence(world)
+    with world.open() as session:
+        assert spend(session, 1, 4) == 4
+        old = session.ledger.fence.place
+    for name in ("sfumato.toml", "noise.key", "rows.duckdb", "ledger.db"):
+        (world.folder / name).rename(home / name)
+    world = World(home)
+    with pytest.raises(ConfigError, match=r"^ledger.url"):
+        world.open()
+    default = world.path.read_text()
+    world.path.write_text(default.replace("[ledger]", '[ledger]\nfence = "../outside/fence"'))
+    joined = CliRunner().invoke(main, ["budget", "join", old, "--config", str(world.path)])
+    assert joined.exit_code == 0, joined.output
+    with world.open() as session:
+        assert spend(session, 5, 1) == 1
+    world.path.write_text(default)
+    moved = World(home / "books")
+    moved.folder.mkdir()
+    for name in ("sfumato.toml", "noise.key", "rows.duckdb", "ledger.db"):
+        (home / name).rename(moved.folder / name)
+    with moved.open() as session:
+        assert session.ledger.fence.place == old
+        assert spend(session, 6, LIMIT) == LIMIT - 5
+
+
+def test_nothing_is_made_where_it_would_be_refused(home: Path) -> None:
+    home.mkdir()
+    rows = home.parent / "rows.csv"
+    rows.write_text("person,colour\n1,red\n2,blue\n")
+    for command in (["init", str(home), "--source", str(rows), "--unit", "person"], ["demo", "--dir", str(home)]):
+        ran = CliRunner().invoke(main, command)
+        assert (ran.exit_code, "ledger.url: must not be in" in ran.output) == (2, True), ran.output
+    assert not list(home.iterdir())
+
+
+def test_a_user_without_a_home_is_told_to_name_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user has no name."""
+
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    world = new_world(tmp_path / "world")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", fail)
+    world.open().close()
+    without_fence(world)
+    with pytest.raises(ConfigError, match=r"^ledger.fence: is needed here"):
+        world.open()
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from sfumato.config import EngineSettings, noise_key, read_config
 from sfumato.engines import engine_class, open_engine
 from sfumato.errors import InvalidArgument, NotSupported, nearest
 from sfumato.explain.buying import EPSILON, BudgetPlan, plan_budget
+from sfumato.ledger import check_fence_place
 from sfumato.query.policy import CONNECTIVES, RESERVED, Policy
 from sfumato.query.sql import read_sql
 from sfumato.types import Type
@@ -88,7 +89,9 @@ def write_first_config(folder: str, source: InitSource, *, analyst: str, epsilon
         plan = plan_budget(epsilon)
     draft = _draft(place, source, analyst, plan)
     text = config_text(draft)
-    catalog = Catalog(read_config(text, place.resolve(), {}))
+    settings = read_config(text, place.resolve(), {})
+    check_fence_place(settings.ledger, settings.folder)
+    catalog = Catalog(settings)
     try:
         policy = catalog.policy(datetime.now(UTC))
     finally:

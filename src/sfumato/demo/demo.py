@@ -26,11 +26,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from sfumato.client import Client
-from sfumato.config import Config, load_config
+from sfumato.config import Config, load_config, read_config
 from sfumato.config.noise_key import new_key
 from sfumato.demo import sample
 from sfumato.errors import Failed, InvalidArgument
-from sfumato.ledger import find_store
+from sfumato.ledger import check_fence_place, find_store
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.ledger.file_fence import forget_place
 from sfumato.release import Released, release_counts
@@ -157,6 +157,7 @@ class Demo:
 def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
     """Write the data, a new noise key and the policy into a folder. Returns the path of its `sfumato.toml`."""
     config = folder / "sfumato.toml"
+    check_fence_place(read_config(CONFIG, folder, {}).ledger, folder)
     try:
         if config.exists():
             hint = f"ask it: sfumato ask --config {config}"

@@ -13,7 +13,7 @@ from sfumato.config import LedgerSettings, ledger_scheme
 from sfumato.errors import ConfigError
 from sfumato.ledger.accounts import accounts_of, all_accounts, budget_accounts
 from sfumato.ledger.fence import Fence
-from sfumato.ledger.file_fence import NAME_IN_FOLDER, FileFence, default_path
+from sfumato.ledger.file_fence import NAME_IN_FOLDER, FileFence, default_path, state_folder
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.postgres_fence import HOLDS_A_LEDGER, PostgresFence
@@ -58,6 +58,15 @@ __all__ = [
     "open_ledger",
 ]
 
+BESIDE_LEDGER = (
+    "must not be in {}, where the ledger is: both would be copied and restored together. Name a place outside, on "
+    "another disk if you can; or leave it out, and the fence is in your state folder"
+)
+STATE_BELOW = (
+    "must not be in {}: the fence, in your state folder {}, would be copied and restored together with the ledger. "
+    "Move the ledger, with its sfumato.toml, into a folder of its own; or set [ledger] fence to a place outside"
+)
+
 STORES: Mapping[str, type[Store]] = {
     "sqlite": SQLiteStore,
     "postgresql": PostgresStore,
@@ -80,24 +89,20 @@ def find_fence(setting: Path | str) -> Fence:
 
 def check_fence_place(settings: LedgerSettings, folder: Path) -> None:
     """Refuse a fence that would be copied or restored together with its ledger. Raises `ConfigError`."""
-    if settings.fence is None:
-        return
     if settings.fence == settings.url:
         raise ConfigError("ledger.fence", HOLDS_A_LEDGER)
     books = find_store(settings, folder).folder
     if books is None or isinstance(settings.fence, str):
         return
-    fence, books, folder = settings.fence, books.resolve(), folder.resolve()
+    fence, books, folder = settings.fence or state_folder(), books.resolve(), folder.resolve()
     # Where a link leads, and where it is itself: the file is replaced from time to time, and a link would be with it.
     places = fence.resolve(), fence.parent.resolve() / fence.name
     # A folder with both is copied as a whole, wherever in it the two are.
     for each in (books, folder) if books.is_relative_to(folder) else (books,):
         if any(place.is_relative_to(each) for place in places):
-            raise ConfigError(
-                "ledger.fence",
-                f"must not be in {str(each)!r}, where the ledger is: both would be copied and restored together. Leave "
-                "it out, and the fence is in your state folder; or name a place outside, on another disk if you can",
-            )
+            if settings.fence is None:
+                raise ConfigError("ledger.url", STATE_BELOW.format(repr(str(each)), repr(str(fence))))
+            raise ConfigError("ledger.fence", BESIDE_LEDGER.format(repr(str(each))))
 
 
 def open_ledger(settings: LedgerSettings, folder: Path) -> Ledger:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from sfumato.errors import LedgerBusy, LedgerFailed
+from sfumato.errors import ConfigError, LedgerBusy, LedgerFailed
 from sfumato.ledger.fence import GONE, NO_MARK, STUCK, Fence, Mark
 from sfumato.ledger.store import deadline, hold_lock, translate_errors
 
@@ -187,7 +187,7 @@ def _join_lines(content: bytes) -> Mark | None:
 
 
 def default_path(place: str, identity: str) -> Path:
-    """The fence of a ledger where `[ledger] fence` is not set: in the user's state folder (XDG), named by the ledger.
+    """The fence of a ledger where `[ledger] fence` is not set: in the user's state folder, named by the ledger.
 
     A note per place holds the identity of the ledger that was there first. So a ledger can be moved; and if it is lost
     and a new one is created in the same place, the new one meets the old fence and is not served.
@@ -206,6 +206,15 @@ def default_path(place: str, identity: str) -> Path:
         return note.parent / f"{note.read_text().strip()}.fence"
 
 
+def state_folder() -> Path:
+    """The user's state folder (XDG): the place of all fences that have no other. Raises `ConfigError` without one."""
+    home = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(home) if home else Path.home() / ".local" / "state") / "sfumato"
+    except RuntimeError:
+        raise ConfigError("ledger.fence", "is needed here: this user has no home folder, where it would be") from None
+
+
 def forget_place(place: str) -> None:
     """Forget which ledger was in a place. Its fence stays: the ledger may have been moved."""
     note = _note(place)
@@ -218,6 +227,4 @@ def _translate_errors(path: Path) -> AbstractContextManager[None]:
 
 
 def _note(place: str) -> Path:
-    home = os.environ.get("XDG_STATE_HOME")
-    folder = (Path(home) if home else Path.home() / ".local" / "state") / "sfumato"
-    return folder / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
+    return state_folder() / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.place"
