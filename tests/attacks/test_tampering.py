@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from sfumato.cli import main
 from sfumato.config import load_config
-from sfumato.errors import BudgetExhausted, LedgerFailed, SfumatoError
+from sfumato.errors import BudgetExhausted, LedgerFailed, LedgerSetBack, SfumatoError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.session import Session
@@ -248,3 +250,86 @@ def test_a_key_that_was_revoked_does_not_come_back(tmp_path: Path) -> None:
         (world.folder / name).unlink(missing_ok=True)
     with pytest.raises(LedgerFailed):
         world.open()
+
+
+class TestKeysThatWerePutBack:
+    """The table of the API keys alone is an older copy, in which a revoked key is valid."""
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> World:
+        return new_world(tmp_path / "world")
+
+    @pytest.fixture
+    def revoked(self, world: World) -> tuple[str, str, str]:
+        """A key that stays, a key that was revoked, and the id of this one. Another was made and revoked since."""
+        with world.open() as session:
+            keys = ApiKeys(session.ledger)
+            stays, _ = keys.create("ben", "analyst", None, NOW)
+            text, key = keys.create("anna", "analyst", None, NOW)
+            with older(world.folder, "keys") as self.put_back:
+                keys.revoke(key.id, NOW)
+                keys.revoke(keys.create("anna", "owner", None, NOW)[1].id, NOW)
+        return stays, text, key.id
+
+    def test_are_refused_at_the_next_call(self, world: World, revoked: tuple[str, str, str]) -> None:
+        stays, text, name = revoked
+        with world.open() as session:
+            keys = ApiKeys(session.ledger)
+            assert (keys.find(text, NOW), keys.find(stays, NOW) is None) == (None, False)
+            self.put_back()
+            for key in (text, stays):
+                with pytest.raises(LedgerSetBack, match="API keys were revoked"):
+                    keys.find(key, NOW)
+            with pytest.raises(LedgerSetBack):  # another one must not take the place of the lost one
+                keys.revoke(name, NOW)
+            assert session.check()["ledger"] == "not ok"
+            assert any("API key" in problem for problem in session.ledger.verify())
+
+    def test_are_refused_at_the_start(self, world: World, revoked: tuple[str, str, str]) -> None:
+        self.put_back()
+        with pytest.raises(LedgerSetBack, match="sfumato budget recover"):
+            world.open()
+
+    def test_are_revoked_by_a_recovery_and_others_are_not(self, world: World, revoked: tuple[str, str, str]) -> None:
+        stays, text, name = revoked
+        self.put_back()
+        ran = CliRunner().invoke(main, ["budget", "recover", "--yes", "--config", str(world.path)])
+        assert ran.exit_code == 0, ran.output
+        assert f"the API key {name} was not as the journal has it, and is revoked" in " ".join(ran.output.split())
+        with world.open() as session:
+            keys = ApiKeys(session.ledger)
+            assert (keys.find(text, NOW), keys.find(stays, NOW) is None) == (None, False)
+            session.ask(total(1), analyst="anna")
+            assert session.ledger.verify() == []
+
+    def test_a_whole_copy_is_recovered_and_says_that_keys_may_be_back(self, world: World) -> None:
+        with world.open() as session:
+            keys = ApiKeys(session.ledger)
+            text, key = keys.create("anna", "analyst", None, NOW)
+            copy = world.folder / "copy.db"
+            with closing(sqlite3.connect(world.folder / "ledger.db")) as source, closing(sqlite3.connect(copy)) as into:
+                source.backup(into)
+            keys.revoke(key.id, NOW)
+        copy.replace(world.folder / "ledger.db")
+        (world.folder / "ledger.db").chmod(0o600)
+        ran = CliRunner().invoke(main, ["budget", "recover", "--yes", "--config", str(world.path)])
+        assert ran.exit_code == 0, ran.output
+        assert "may be valid again" in " ".join(ran.output.split())
+        with world.open() as session:
+            keys = ApiKeys(session.ledger)
+            assert keys.find(text, NOW) is not None
+            keys.revoke(key.id, NOW)
+            assert keys.find(text, NOW) is None
+            assert session.ledger.verify() == []
+
+
+def test_a_recovery_that_cannot_help_says_so(tmp_path: Path) -> None:
+    """Balances that were put back are not made right by it: the words say to put the newest copy in place."""
+    world = new_world(tmp_path / "world")
+    with world.open() as session:
+        session.ask(total(1), analyst="anna")
+        with older(world.folder, "balances") as put_back:
+            session.ask(total(2), analyst="anna")
+    put_back()
+    ran = CliRunner().invoke(main, ["budget", "recover", "--yes", "--config", str(world.path)])
+    assert (ran.exit_code, "Put the newest copy in place" in " ".join(ran.output.split())) == (4, True)

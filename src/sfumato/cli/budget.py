@@ -306,9 +306,9 @@ def recover(as_json: bool, config: str, yes: bool) -> None:
     """Make a ledger that was restored from a copy safe to use again.
 
     An older copy would return budget that is already spent. So spending is raised to what the fence has seen; without
-    a fence, nothing is left until the next reset. Reservations are closed at their worst case. If there is a newer
-    copy, restore that instead; if another machine has the fence, `budget join` takes it over and spends nothing. A
-    ledger that is in order is not changed.
+    a fence, nothing is left until the next reset. Reservations are closed at their worst case. If only the API keys
+    are an older copy, those that have changed are revoked. If there is a newer copy, restore that instead; if another
+    machine has the fence, `budget join` takes it over and spends nothing. A ledger that is in order is not changed.
 
     \b
       sfumato budget recover
@@ -322,6 +322,8 @@ def recover(as_json: bool, config: str, yes: bool) -> None:
         if why is not None and not yes:
             _confirm(why)
         rows = [] if why is None else ledger.recover(list(all_accounts(settings).values()), now())
+        if why is not None and (left := _setback(ledger)) is not None:
+            raise left
     moves = [
         {
             "at": row.at,

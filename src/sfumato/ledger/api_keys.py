@@ -82,6 +82,8 @@ class ApiKeys:
             return None
         with self._ledger.reading() as books:
             found = books.run(f"{_SELECT} WHERE hash = ?", sha256(text))
+            if found:
+                rules.check_keys(books)
             key = _key(found[0]) if found else None
         return key if key is not None and key.state(now) == "valid" else None
 
@@ -94,13 +96,13 @@ class ApiKeys:
     def revoke(self, id: str, now: datetime) -> ApiKey:  # noqa: A002
         """End a key at once and for good. Revoking it again changes nothing."""
         with self._ledger.writing() as books:
+            rules.check_keys(books)
             found = books.run(f"{_SELECT} WHERE id = ?", id)
             if found and _key(found[0]).revoked is None:
-                books.run("UPDATE keys SET revoked = ? WHERE id = ?", moment_text(now), id)
-                books.note_key(id, moment_text(now))
+                books.revoke_key(id, moment_text(now))
                 found = books.run(f"{_SELECT} WHERE id = ?", id)
             known = [] if found else [row[0] for row in books.run("SELECT id FROM keys")]
-            mark = rules.mark(books, (), now)
+            mark = rules.keys_mark(books)
         if found:
             self._ledger.fence.advance(mark)  # no older copy may bring it back
             return _key(found[0])

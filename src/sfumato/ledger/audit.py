@@ -54,7 +54,7 @@ class _JournalWalk:
         self.unhashed: set[tuple[str, str]] = (
             set()
         )  # open requests without a hash: of shared accounts, or of old schemas
-        self.keys: dict[str, str] = {}
+        self.keys: dict[str, str | None] = {}
         self.opened: dict[int, str] = {}
         self.stored: dict[int, str] = {}
 

@@ -58,7 +58,7 @@ class Mark:
     """How far the journal had come. `totals` holds the latest period of every account that an answer has charged.
 
     A report charges no account. Its total has the latest journal row and the highest version of its cells that have
-    left, as a number of units and of calls.
+    left, as a number of units and of calls. The total of the API keys has how many were revoked, as a number of calls.
     """
 
     ledger: str

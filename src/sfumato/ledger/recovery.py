@@ -15,7 +15,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.ledger import rules
 from sfumato.ledger.fence import Mark, SpentTotal
 from sfumato.ledger.tables import Books
-from sfumato.ledger.types import REPORT, Account, Balance, Row, moment_text
+from sfumato.ledger.types import KEYS, REPORT, Account, Balance, Row, moment_text
 
 
 def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: datetime) -> Mark | None:
@@ -24,10 +24,11 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     With a fence, spending is raised to its totals. Without one, nothing is left until the next reset. Reservations are
     closed at their worst case. Atoms that are not stored lose their nonces: a first draw may have left, and the rows
     may have changed since. For the same reason the journal notes the moment of the recovery, for reports.
+    If the journal is whole and only the API keys are an older copy, those that have changed are revoked.
     """
     known = mark if mark is not None and mark.ledger == books.head.id else None
     if known is not None and books.hash_at(known.sequence) == known.head:
-        return None
+        return _revoke_changed_keys(books, known, now)
     copied = books.head.sequence
     for held in books.reservations():
         if books.last_kind(held) == "reserve":
@@ -46,7 +47,21 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     note = {"versions": None if known is None else _report_versions(known)}
     books.append(Row(moment_text(now), "restore", "", "", note=json.dumps(note)))
     totals = rules.mark(books, accounts, now)
-    return totals if known is None else replace(known, sequence=0, totals=_without_rows(known.totals)) | totals
+    if known is None:
+        return totals
+    kept = {**_without_rows(known.totals), **rules.keys_mark(books).totals}
+    return replace(known, sequence=0, totals=kept) | totals
+
+
+def _revoke_changed_keys(books: Books, known: Mark, now: datetime) -> Mark | None:
+    """Revoke the API keys that are not as the journal noted them; None if the fence has seen nothing else."""
+    stored, noted = books.key_hashes(), books.noted_keys()
+    changed = sorted(name for name in stored.keys() | noted.keys() if stored.get(name) != noted.get(name))
+    for name in changed:
+        books.revoke_key(name, moment_text(now))
+    after = rules.keys_mark(books)
+    is_known = KEYS not in known.totals or known.totals[KEYS].spent <= after.totals[KEYS].spent
+    return None if is_known and not changed else replace(after, totals={**known.totals, **after.totals})
 
 
 def targets(
@@ -59,7 +74,7 @@ def targets(
             account.name: SpentTotal(balance.period, account.budget.cap + balance.granted)
             for account, balance in balances.items()
         }
-    totals = {name: total for name, total in known.totals.items() if not name.startswith(REPORT)}
+    totals = {name: total for name, total in known.totals.items() if name != KEYS and not name.startswith(REPORT)}
     if known.sequence > copied:
         return totals
     # The copy was used after it was restored: what it spent comes on top of what the fence saw.

@@ -17,6 +17,7 @@ from sfumato.errors import BudgetExhausted, ConfigError, Conflict, LedgerFailed,
 from sfumato.ledger.fence import Mark, SpentTotal
 from sfumato.ledger.tables import Books, sha256
 from sfumato.ledger.types import (
+    KEYS,
     OWN,
     REPORT,
     Account,
@@ -39,6 +40,10 @@ NO_BALANCE = "a reservation has no balance; run: sfumato budget verify"
 LOST_DRAW = (
     "the ledger has lost a draw that was paid for: a table was put back from an older copy. Put the newest copy in "
     "place; `sfumato budget verify` says what is wrong"
+)
+LOST_REVOCATION = (
+    "the ledger has lost that API keys were revoked: a table was put back from an older copy. Put the newest copy in "
+    "place, or run: sfumato budget recover, which revokes them again"
 )
 CLOSED_AGAIN = (
     "the ledger has a request open that was closed before: a table was put back from an older copy. Put the newest "
@@ -118,10 +123,12 @@ def current_balance(books: Books, account: Account, now: datetime) -> Balance:
 
 
 def check_floors(books: Books) -> None:
-    """Raise if the fence has seen more of any account, or of the cells of any report, than is stored."""
+    """Raise if the fence has seen more of any account, of the cells of any report, or of the keys than is stored."""
     books.read_balances()
     for name in books.floor:
-        if name.startswith(REPORT):
+        if name == KEYS:
+            check_keys(books)
+        elif name.startswith(REPORT):
             check_cells(books, name)
         else:
             books.balance(name)
@@ -135,6 +142,19 @@ def check_cells(books: Books, report: str) -> None:
     seen = books.floor.get(report)
     if seen is not None and seen.spent.information and not books.has_cells(int(seen.spent.information)):
         raise LedgerSetBack(LOST_DRAW)
+
+
+def check_keys(books: Books) -> None:
+    """Raise if fewer API keys are revoked than the fence has seen: a revoked key would be valid again."""
+    seen = books.floor.get(KEYS)
+    if seen is not None and books.revoked_keys() < seen.spent.calls:
+        raise LedgerSetBack(LOST_REVOCATION)
+
+
+def keys_mark(books: Books) -> Mark:
+    """What the fence has to hold once a key is revoked: how many are, as a number of calls."""
+    revoked = SpentTotal("", Charge(0, books.revoked_keys()))
+    return Mark(books.head.id, books.head.sequence, books.head.hash, {KEYS: revoked})
 
 
 def check_open(books: Books, held: Reservation) -> None:

@@ -272,9 +272,24 @@ class Books:
 
     # -- API keys --
 
+    def revoke_key(self, name: str, at: str) -> None:
+        """End a key, and note it in the journal. A key that is not there stays away."""
+        self.run("UPDATE keys SET revoked = ? WHERE id = ?", at, name)
+        self.note_key(name, at)
+
+    def revoked_keys(self) -> int:
+        """How many keys are revoked. It never falls."""
+        [(revoked,)] = self.run("SELECT COUNT(revoked) FROM keys")
+        return int(revoked)
+
+    def noted_keys(self) -> dict[str, str | None]:
+        """The hash of each key's row as the journal noted it last, by the id of the key."""
+        found = self.run("SELECT note FROM journal WHERE kind = 'key' ORDER BY sequence")
+        return {note["id"]: note["sha256"] for note in (json.loads(text) for (text,) in found)}
+
     def note_key(self, name: str, at: str) -> None:
-        """Write a key that was created or changed to the journal."""
-        note = {"id": name, "sha256": self.key_hashes(name)[name]}
+        """Write a key that was created or changed to the journal; without a hash, if its row is gone."""
+        note = {"id": name, "sha256": self.key_hashes(name).get(name)}
         self.append(Row(at, "key", "", "", note=json.dumps(note)))
 
     def key_hashes(self, name: str | None = None) -> dict[str, str]:

@@ -19,6 +19,7 @@ SPOILT = "the ledger's tables hold a value that Sfumato does not write; put the 
 
 OWN = "analyst:"  # before an analyst's name, in the name of the analyst's own account
 REPORT = "report:"  # before a report's name, where other rows name an account
+KEYS = "keys"  # what a fence calls the API keys: no account has this name
 
 Movement: TypeAlias = Literal[
     "reserve", "settle", "keep", "grant", "recover", "seal", "restore", "key", "nonce", "policy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
@@ -69,7 +70,7 @@ def render_charges(charges: Charges) -> RenderableType:
 def render_policy_changes(trail: PolicyHistory) -> RenderableType:
     """What changed in the policy, the latest first."""
     if not trail.rows:
-        return Text("No policy was seen yet: it is written down when somebody asks or the service starts.")
+        return Text("No policy was seen yet: it is written down with the first question, or when the service starts.")
     return stack(_policy_change(row) for row in trail.rows)
 
 
@@ -138,12 +139,16 @@ def render_recovery(rows: Sequence[Row]) -> RenderableType:
 
     def sentence(row: Row) -> str:
         period = f" in the period from {row.period}" if row.period else ""
+        if row.kind == "key":
+            return f"the API key {json.loads(row.note)['id']} was not as the journal has it, and is revoked"
         if row.kind == "keep":
             return f"{row.account}: a question without its answer was closed at its worst case, {row.spent}{period}"
         return f"{row.account}: {row.spent} more count as spent{period}"
 
     moved = [sentence(row) for row in rows] or ["all that was spent is in this copy"]
-    return Group(paragraphs("Recovered:"), "", bullets(moved), "", paragraphs("Now run: sfumato budget verify"))
+    keys = ["API keys that were revoked after the copy was made may be valid again; see: sfumato keys list"]
+    below = paragraphs(*(keys * all(row.kind != "key" for row in rows)), "Now run: sfumato budget verify")
+    return Group(paragraphs("Recovered:"), "", bullets(moved), "", below)
 
 
 def _amount(amount: Fraction) -> Words:
