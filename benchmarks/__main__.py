@@ -1,9 +1,13 @@
-"""Run every section, print it as it comes, and write them all to RESULTS.md beside this file."""
+"""Run every section, print it as it comes, and write them all to RESULTS.md beside this file.
+
+With names of modules, such as `python -m benchmarks shares padding`, only their sections are run and replaced there.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -70,6 +74,25 @@ def main() -> None:
     print(f"written to {RESULTS.name} after {time.perf_counter() - started:.0f} s")
 
 
+def replace(names: list[str]) -> None:
+    """Run the sections of these modules, and put them in the place of the earlier ones; new ones come last."""
+    modules = {section.__module__.removeprefix("benchmarks."): section for section in SECTIONS}
+    if unknown := sorted({*names} - modules.keys()):
+        raise SystemExit(f"there is no section {', '.join(unknown)}; there is {', '.join(modules)}")
+    blocks = {block.partition("\n")[0]: block for block in _split(RESULTS.read_text("utf-8"))}
+    for section in SECTIONS:
+        if section.__module__.removeprefix("benchmarks.") in names:
+            measured = section()
+            print(measured, flush=True)
+            blocks |= {block.partition("\n")[0]: block for block in _split(measured)}
+    RESULTS.write_text("\n".join(block.rstrip("\n") + "\n" for block in blocks.values()), "utf-8")
+
+
+def _split(text: str) -> list[str]:
+    """The blocks of a text, each with its heading."""
+    return re.split(r"^(?=## )", text, flags=re.MULTILINE)[text.startswith("## ") :]
+
+
 def _opening() -> str:
     return (
         "# Benchmarks\n\n"
@@ -82,4 +105,7 @@ def _opening() -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["soak"]:
         sys.exit(soak.main(sys.argv[2:]))
-    main()
+    if sys.argv[1:]:
+        replace(sys.argv[1:])
+    else:
+        main()

@@ -115,9 +115,10 @@ PROBLEM_TYPES = (
     ),
     ProblemType(
         *("ledger-busy", "Ledger busy", 503, LedgerBusy),
-        "Another process has held the ledger for too long, or does not move. Nothing was answered or charged. Send the "
-        "same call again after `Retry-After` seconds: what it had reserved is not charged twice.",
-        "another process holds the ledger; nothing was answered or charged. Send the same call again",
+        "Another process has held the ledger or its fence for too long, or does not move. Nothing was answered. Send "
+        "the same call again after `Retry-After` seconds: it is not charged twice.",
+        "another process holds the ledger or its fence; nothing was answered. Send the same call again: it is not "
+        "charged twice",
     ),
     ProblemType(
         *("ledger-failed", "Ledger failed", 503, LedgerFailed),

@@ -130,7 +130,7 @@ def assert_refused(call: Callable[[], object]) -> None:
     told = refusal(call)
     assert isinstance(told, LedgerBusy)
     assert told.retry_after_s > 0
-    assert "another process holds the ledger; nothing was answered or charged" in str(told)
+    assert "another process holds the ledger; nothing was answered. What was reserved stays reserved" in str(told)
 
 
 class FrozenProcesses:

@@ -155,3 +155,73 @@ def test_a_turn_that_does_not_come_is_refused() -> None:
         assert held.began == ["first", "next"]
 
     asyncio.run(story())
+
+
+class TestSeveralKindsOfCalls:
+    """An analyst whose calls are in several pools has one share of the machine, not one per pool."""
+
+    @pytest.fixture(autouse=True)
+    def two_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pools, "CORES", 2)
+
+    def test_share_one_thread_beside_another_analyst(self) -> None:
+        async def story() -> None:
+            activity, held, other = Activity(), Held(), Held()
+            kinds = [Pool(8, 4, activity) for _ in range(4)]
+            calls = [asyncio.create_task(kinds[0].run("ben", other.work("ben")))]
+            await settle(lambda: len(other.began) == 1)
+            for number, pool in enumerate(kinds):
+                calls += [asyncio.create_task(pool.run("anna", held.work(str(number)))) for _ in range(3)]
+            for done in range(12):
+                await settle(lambda done=done: len(held.began) > done)
+                await asyncio.sleep(0.002)
+                assert len(held.began) == done + 1
+                held.gate.release()
+            other.gate.release()
+            await asyncio.gather(*calls)
+            assert all(set(held.began[first : first + 4]) == set("0123") for first in (0, 4, 8))  # kinds take turns
+
+        asyncio.run(story())
+
+    def test_use_all_their_threads_alone(self) -> None:
+        async def story() -> None:
+            activity, held = Activity(), Held()
+            kinds = [Pool(8, 4, activity) for _ in range(4)]
+            calls = [asyncio.create_task(pool.run("anna", held.work("anna"))) for pool in kinds for _ in range(4)]
+            await settle(lambda: len(held.began) == 16)
+            held.gate.release(16)
+            await asyncio.gather(*calls)
+
+        asyncio.run(story())
+
+    def test_do_not_wait_behind_a_slow_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pools, "SLOW_S", 0.05)
+
+        async def story() -> None:
+            activity, slow, held, other = Activity(), Held(), Held(), Held()
+            asking, reading = Pool(8, 4, activity), Pool(8, 4, activity)
+            calls = [asyncio.create_task(reading.run("ben", other.work("ben")))]
+            calls += [asyncio.create_task(asking.run("anna", slow.work("slow"))) for _ in range(2)]
+            await settle(lambda: len(slow.began) == 1)
+            calls.append(asyncio.create_task(reading.run("anna", held.work("anna"))))
+            await settle(lambda: len(held.began) == 1)  # when the question has become slow
+            assert len(slow.began) == 1  # of one kind, they do
+            for each in (slow, held, other):
+                each.gate.release(2)
+            await asyncio.gather(*calls)
+
+        asyncio.run(story())
+
+    def test_short_calls_are_not_held_up(self) -> None:
+        async def story() -> None:
+            activity, other, short = Activity(), Held(), Held()
+            asking, checking = Pool(8, 4, activity), Pool(8, 8, activity, is_short=True)
+            calls = [asyncio.create_task(asking.run(name, other.work(name))) for name in ("anna", "ben")]
+            await settle(lambda: len(other.began) == 2)
+            calls.append(asyncio.create_task(checking.run("anna", short.work("anna"))))
+            await settle(lambda: len(short.began) == 1)
+            for each in (other, short):
+                each.gate.release(2)
+            await asyncio.gather(*calls)
+
+        asyncio.run(story())

@@ -23,8 +23,8 @@ CLOSED = "the ledger is closed"
 FORKED = "this ledger was opened before the process was forked; open it in the child"
 
 BUSY = (
-    "another process holds the ledger; nothing was answered or charged. What was reserved stays reserved and is not "
-    "charged twice: try again in a few seconds"
+    "another process holds the ledger; nothing was answered. What was reserved stays reserved and is not charged "
+    "twice: try again in a few seconds"
 )
 
 Work: TypeAlias = Literal["question", "probe", "upkeep", "fence"]

@@ -155,8 +155,14 @@ def _create_responder(
     """What the routes with a key have in common: the key, the rate and the right, the body, and then the work."""
     # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
     # With a key, a turn that does not come means a stuck ledger.
-    with_key = Pool(*pools.AUTHENTICATE, activity, max_queued=MAX_UNAUTHENTICATED, max_wait_s=pools.MAX_WAIT_S)
-    with_token = Pool(*pools.AUTHENTICATE, activity, max_queued=MAX_UNAUTHENTICATED)
+    with_token = Pool(*pools.AUTHENTICATE, activity, max_queued=MAX_UNAUTHENTICATED, is_short=True)
+    with_key = Pool(
+        *pools.AUTHENTICATE,
+        activity,
+        max_queued=MAX_UNAUTHENTICATED,
+        max_wait_s=pools.MAX_WAIT_S,
+        is_short=True,
+    )
 
     async def authenticate(authorization: str | None) -> Authenticated:
         known = calls.recognise(authorization)
