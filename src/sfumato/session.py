@@ -37,7 +37,6 @@ from sfumato.ledger.cells import Seals
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step
 from sfumato.query.policy import Policy, TablePolicy
-from sfumato.query.reports.policy import guarantee
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
 from sfumato.query.request import RequestLike
 from sfumato.query.values import json_value
@@ -266,8 +265,8 @@ class Session:
         """
         if analyst is not None:
             self.config.analyst(analyst)
-        promised = {name: guarantee(policy) for name, policy in self._reports.policies.items()}
-        return find_guarantee(self.config, promised, self._catalog.views(), analyst=analyst, role=role)
+        views = self._catalog.views()
+        return find_guarantee(self.config, self._reports.promises, views, analyst=analyst, role=role)
 
     def _policy_of(self, analyst: str, role: Role | None) -> Policy:
         """What an analyst may ask about: nothing, in a role without questions and estimates."""

@@ -193,7 +193,7 @@ def cells(
     calendar = policy.calendar
     spans = calendar.partition(calendar.instant("start", start), calendar.instant("end", end))
     block = Block(policy, attribute, (statistic,), (tuple(path),), spans)
-    return Seals(session.ledger).read(block.places())
+    return Seals(session.ledger).read(block.places)
 
 
 def added(seals: Iterable[Seal]) -> dict[str, int]:

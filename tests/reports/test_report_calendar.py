@@ -46,7 +46,7 @@ def weighed(session: Session, **question: Any) -> Report:
 def stored(session: Session, path: Sequence[str], spans: Sequence[Span], attribute: str | None) -> np.ndarray:
     """Ranges x values: the cells as they are stored."""
     policy = session._reports.policies["ads"]
-    found = Seals(session.ledger).read(Block(policy, attribute, ("clicks",), (tuple(path),), tuple(spans)).places())
+    found = Seals(session.ledger).read(Block(policy, attribute, ("clicks",), (tuple(path),), tuple(spans)).places)
     by_value = [added([seal]) for seal in found.values()]
     values = [json.dumps(title) for title in TITLES] if attribute else [""]
     return np.array([[each[value] for value in values] for each in by_value])

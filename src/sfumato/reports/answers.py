@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from sfumato.accounting import NOTHING
@@ -16,20 +17,25 @@ from sfumato.ledger.cells import Place, Seal
 from sfumato.mechanisms.report_noise import CANONICAL
 from sfumato.query.reports.calendar import ALL
 from sfumato.query.reports.entities import Family, Path
-from sfumato.query.reports.policy import OPTIONS, ReportGuarantee, ReportPolicy, guarantee
+from sfumato.query.reports.policy import OPTIONS, Attribute, ReportGuarantee, ReportPolicy
 from sfumato.reports.cells import vectors
-from sfumato.reports.errors import as_terms, error95
+from sfumato.reports.errors import error95
 from sfumato.reports.numbers import Array, Which
 from sfumato.reports.plan import PlannedReport
 from sfumato.show.text import partial_steps
 from sfumato.types import Type
 from sfumato.wire import EXACT, AccountStanding, Note, Receipt, Report, ReportPromise, note
 from sfumato.wire import notes as codes
-from sfumato.wire.report import raising_words
+from sfumato.wire.report import raising_options, raising_words
 
 
 def make_report(
-    planned: PlannedReport, found: Mapping[Place, Seal], standing: AccountStanding, *, repeat: bool
+    planned: PlannedReport,
+    found: Mapping[Place, Seal],
+    promise: ReportGuarantee,
+    standing: AccountStanding,
+    *,
+    repeat: bool,
 ) -> Report:
     """The answer that stored cells give. `standing` is the analyst's own account, which pays nothing."""
     request, policy = planned.request, planned.request.policy
@@ -44,8 +50,7 @@ def make_report(
     if request.attribute is not None:
         columns[request.attribute] = policy.attributes[request.attribute].type
     columns.update(dict.fromkeys(request.statistics, "integer"))
-    promise = guarantee(policy)
-    report = Report(
+    return Report(
         report=policy.name,
         entity=dict(zip(policy.levels, planned.path, strict=False)),
         start=_wall(policy, request.start),
@@ -69,8 +74,8 @@ def make_report(
         ),
         options=[*request.options],
         zone=policy.calendar.zone,
+        notes=[*_notes(planned, promise, other_rows=other_rows)],
     )
-    return replace(report, notes=[*_notes(planned, promise, report.raised, other_rows=other_rows)])
 
 
 def _wall(policy: ReportPolicy, moment: datetime) -> Any:
@@ -84,8 +89,8 @@ def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> I
     # One ranking by the first statistic over the whole range, so that every `top` is a head of it.
     order = np.argsort(-numbers[request.statistics[0]].sum(axis=0), kind="stable")
     places = [int(place) for place in order][: request.top]
-    values = (None,) if request.attribute is None else policy.attributes[request.attribute].domain
-    labels = [cell(values[place]) for place in places]
+    values = (None,) if request.attribute is None else _labels(policy.attributes[request.attribute])
+    labels = [values[place] for place in places]
     keys = ("start", "end", request.attribute or "", *numbers)
     for at, step in enumerate(planned.steps):
         start, end = (_wall(policy, moment) for moment in step)
@@ -101,6 +106,12 @@ def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> I
                 yield dict(zip(keys, (start, end, label, *shown), strict=True))
 
 
+@lru_cache(64)
+def _labels(attribute: Attribute) -> tuple[Any, ...]:
+    """The values of a domain as rows have them."""
+    return tuple(map(cell, attribute.domain))
+
+
 def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
     """The error of the widest number in the answer, before a floor raises any number.
 
@@ -110,15 +121,15 @@ def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
     if request.exact:
         return dict.fromkeys(request.statistics, 0)
     below, alone = sum(_measured_below(planned.family, planned.path)), len(planned.family.paths) == 1
-    partitions = {policy.calendar.partition(*step) for step in planned.steps}
+    partitions = [[numbers.spans[place] for place in places] for places in numbers.steps]
     if "monotone" in request.options:
-        partitions = {policy.calendar.partition(request.start, planned.end)}
+        partitions = [[*policy.calendar.partition(request.start, planned.end)]]
+    by_level = {tuple(sorted(Counter(span.level for span in spans).items())) for spans in partitions}
 
     def widest(name: str) -> int:
         noises = [*numbers.noise(name, below)] if numbers.trees else []
         if plain or not noises:
-            each = {tuple(1 / policy.epsilon(name, span.level) for span in spans) for spans in partitions}
-            noises += [as_terms(((scale, np.ones(1)) for scale in scales), below) for scales in each]
+            noises += [numbers.sum_noise(name, dict(cells), below) for cells in by_level]
         return max(error95(noise, alone=alone) for noise in noises)
 
     return {name: widest(name) for name in request.statistics}
@@ -135,9 +146,7 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _measured_below(family, family.paths[child])
 
 
-def _notes(
-    planned: PlannedReport, promise: ReportGuarantee, raised: Sequence[str], *, other_rows: bool
-) -> Iterator[Note]:
+def _notes(planned: PlannedReport, promise: ReportGuarantee, *, other_rows: bool) -> Iterator[Note]:
     request, policy = planned.request, planned.request.policy
     yield note(codes.EVENT_LEVEL) if promise.unit == "event" else note(codes.PERSON_LEVEL, events=promise.events)
     if request.exact:
@@ -155,7 +164,7 @@ def _notes(
         yield note(codes.MAY_CHANGE, since=since, levels=", ".join(policy.calendar.levels[1:]))
     if other_rows:
         yield note(codes.OTHER_ROWS)
-    if raised:
+    if raised := () if request.exact else raising_options(request.options, request.attribute):
         yield note(codes.RAISED, options=raising_words(raised))
 
 

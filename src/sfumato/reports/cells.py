@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -37,7 +37,7 @@ CHUNK = 2000  # places in one transaction
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """All vectors of one attribute (None: of totals) that a question needs: statistics x entities x ranges."""
 
@@ -59,7 +59,8 @@ class Block:
         values = 1 if self.attribute is None else len(self.policy.attributes[self.attribute].domain)
         return len(self.statistics) * len(self.paths) * len(self.spans) * values
 
-    def places(self) -> dict[Place, str]:
+    @cached_property
+    def places(self) -> Mapping[Place, str]:
         """Every vector with the definition that it is drawn under."""
         entities = [(json.dumps(path), len(path)) for path in self.paths]
         border = self.policy.border_name
@@ -136,7 +137,7 @@ class Cells:
 
     def read(self, blocks: Iterable[Block]) -> dict[Place, Seal]:
         """The stored vectors of these blocks."""
-        return {place: seal for block in blocks for place, seal in self._seals.read(block.places()).items()}
+        return {place: seal for block in blocks for place, seal in self._seals.read(block.places).items()}
 
     def missing(self, block: Block, found: Mapping[Place, Seal]) -> dict[Place, str]:
         """The vectors of which a value has no cell yet."""
@@ -145,8 +146,9 @@ class Cells:
         def covers(seal: Seal) -> bool:
             return any(part.values == values for part in seal.parts) or _counts_by_value(seal).keys() >= set(values)
 
-        places = block.places().items()
-        return {place: defined for place, defined in places if place not in found or not covers(found[place])}
+        return {
+            place: defined for place, defined in block.places.items() if place not in found or not covers(found[place])
+        }
 
     def seal(self, block: Block, missing: Mapping[Place, str], entities: Entities, now: datetime) -> dict[Place, Seal]:
         """Draw and store what is missing of a block. Nothing leaves before it is stored.
@@ -232,7 +234,7 @@ def vectors(block: Block, found: Mapping[Place, Seal]) -> NDArray[np.int64]:
         return [stored[value] for value in values]
 
     shape = len(block.statistics), len(block.paths), len(block.spans), len(values)
-    return np.array([row(found[place]) for place in block.places()], np.int64).reshape(shape)
+    return np.array([row(found[place]) for place in block.places], np.int64).reshape(shape)
 
 
 def _counts_by_value(seal: Seal) -> dict[str, int]:

@@ -99,6 +99,13 @@ class Numbers:
                     known.add(rough)
                     yield as_terms(((scales[level], weights[places[level], step]) for level in scales), entities)
 
+    def sum_noise(self, statistic: str, cells: Mapping[str, int], entities: int) -> Terms:
+        """The noise of a plain sum, over so many entities, of as many cells as there are by level of time."""
+        scales, found = self._scales(statistic), Counter[Fraction]()
+        for level, n in cells.items():
+            found[scales[level]] += n
+        return tuple((scale, 1.0, n * entities) for scale, n in sorted(found.items()))
+
     def _scales(self, statistic: str) -> dict[str, Fraction]:
         """The scale of a cell's noise, by level of time."""
         return {level: 1 / self.policy.epsilon(statistic, level) for level in self.policy.calendar.levels}
@@ -131,14 +138,12 @@ class Numbers:
 
         Decided by noisy numbers alone: by chance they differ so much with probability `FALSE_ALARM` at most.
         """
-        flat, scales = _by_node(cells, places), self._scales(which[0])
+        flat = _by_node(cells, places)
         apart = np.zeros(flat.shape, bool)
         for parent, children in tree.families():
             levels = Counter(self.spans[places[node]].level for node in (parent, *children))
-            noise = Counter[Fraction]()
-            for level, n in levels.items():
-                noise[scales[level]] += n
-            most = half_width_of_sum(tuple(sorted(noise.items())), 1 - FALSE_ALARM)
+            noise = self.sum_noise(which[0], levels, 1)
+            most = half_width_of_sum(tuple((scale, n) for scale, _, n in noise), 1 - FALSE_ALARM)
             apart[parent] = np.abs(flat[parent] - flat[children].sum(axis=0)) > most
         return apart
 

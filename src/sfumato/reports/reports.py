@@ -33,6 +33,7 @@ class Reports:
 
     def __init__(self, config: Config, catalog: Catalog, seals: Seals, key: bytes) -> None:
         self.policies = report_policies(config, catalog)
+        self.promises = {name: guarantee(policy) for name, policy in self.policies.items()}
         self._catalog, self._seals = catalog, seals
         self._cells = {
             name: Cells(policy, catalog.engine(policy.table), seals, key) for name, policy in self.policies.items()
@@ -58,7 +59,7 @@ class Reports:
         entities = self.entities(request.policy, now)
         planned = plan_report(request, entities, entities.find(request.entity, tenancy), tenancy, now)
         cells, repeat = self._fetch_cells(planned, standing.account, now)
-        return make_report(planned, cells, standing, repeat=repeat)
+        return make_report(planned, cells, self.promises[request.policy.name], standing, repeat=repeat)
 
     def of_tables(self, tables: frozenset[str] | None) -> dict[str, ReportPolicy]:
         """The reports on these tables; None for all."""
@@ -74,7 +75,7 @@ class Reports:
                 entities=[*policy.levels],
                 levels=[*policy.calendar.levels],
                 zone=policy.calendar.zone,
-                guarantee=cast(ReportPromise, guarantee(policy).to_dict()),
+                guarantee=cast(ReportPromise, self.promises[policy.name].to_dict()),
             )
 
     def reseal(

@@ -145,8 +145,9 @@ class Answer(Record, frozen=True, kw_only=True):
     notes: list[Note] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        names = self.columns.keys()
         for row in self.rows:
-            if row.keys() != self.columns.keys():
+            if row.keys() != names:
                 raise ValueError("the rows of an answer have its columns")
         for name, kind in self.columns.items():
             if issubclass(TYPES[kind].python, date):  # a cell of another type is itself

@@ -33,6 +33,12 @@ def raising_words(options: Sequence[str]) -> str:
     return f"{join_words(options)} {'raises' if len(options) == 1 else 'raise'}"
 
 
+def raising_options(options: Sequence[str], attribute: str | None) -> tuple[str, ...]:
+    """Those of these options that raise numbers by an attribute; None for totals."""
+    raising = ("monotone", "actions") if attribute is not None else ("monotone", "totals", "actions")
+    return tuple(option for option in raising if option in options)
+
+
 MaybeCell: TypeAlias = Annotated[Any, Meta(extra_json_schema={"type": ["string", "number", "boolean", "null"]})]
 
 
@@ -83,8 +89,7 @@ class Report(Answer, frozen=True, kw_only=True):
     @property
     def raised(self) -> tuple[str, ...]:
         """The options that raised these numbers, so that `error95`, which is of the noise, does not bound them."""
-        raising = ("monotone", "actions") if self.attribute is not None else ("monotone", "totals", "actions")
-        return () if self.exact else tuple(option for option in raising if option in self.options)
+        return () if self.exact else raising_options(self.options, self.attribute)
 
     def sheet(self) -> Sheet:
         """The numbers as a page and a picture need them: steps, keys as text, and a count for each statistic."""
