@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,12 @@ WRITERS: dict[str, Callable[[Ledger], None]] = {
 }
 
 
-def act(place: str, url: str, fence: str, folder: str, pause_s: str = str(LONG_S)) -> str:
+def act(place: str, url: str, fence: Path, folder: Path, pause_s: float = LONG_S) -> str:
     """Freeze at a place; "done", or the name of the error that came after it was thawed."""
     for work, limits in LIMITS.items():
-        LIMITS[work] = replace(limits, pause_s=float(pause_s))
+        LIMITS[work] = replace(limits, pause_s=pause_s)
     known = {**WRITERS, "in_a_batch": freeze_in_a_batch, "reading": freeze_reading}
-    with open_ledger(LedgerSettings(url, Path(fence)), Path(folder)) as ledger:
+    with open_ledger(LedgerSettings(url, fence), folder) as ledger:
         try:
             known[place](ledger)
         except LedgerFailed as error:
@@ -96,16 +96,16 @@ def act(place: str, url: str, fence: str, folder: str, pause_s: str = str(LONG_S
     return "done"
 
 
-def create(url: str, fence: str, folder: str) -> str:
+def create(url: str, fence: Path, folder: Path) -> str:
     """Freeze before a new ledger is committed."""
     with (
         patch.object(ledger_module, "migrate", then_freeze(ledger_module.migrate)),
-        open_ledger(LedgerSettings(url, Path(fence)), Path(folder)),
+        open_ledger(LedgerSettings(url, fence), folder),
     ):
         return "done"
 
 
-def hold_file(file: str) -> str:
+def hold_file(file: Path) -> str:
     """Freeze with the lock that SQLite holds while it changes the journal mode of a file."""
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
@@ -186,8 +186,9 @@ class FrozenProcesses:
             ThreadPoolExecutor(200) as pool,
         ):
             asked = [pool.submit(reserve, ledger, histogram(str(number))) for number in range(200)]
-            told = {type(each.exception(60)) for each in asked}
-        assert told == {LedgerBusy}
+            done, waiting = wait(asked, timeout=60)
+        assert not waiting
+        assert {type(each.exception()) for each in done} == {LedgerBusy}
 
 
 class TestSQLite(FrozenProcesses):

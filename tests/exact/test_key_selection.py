@@ -20,6 +20,7 @@ from sfumato.accounting import zcdp_delta
 from sfumato.mechanisms import GaussianRule, GeometricRule, LaplaceRule, TruncatedLaplaceRule
 from tests.helpers.claims import assert_private, assert_zcdp
 from tests.helpers.laws import TOLERANCE, NoiseLaw, Pair, exact_delta, key_pair, product, renyi, worst_delta
+from tests.helpers.repeats import repeats
 
 KEYS = (1, 2, 3)
 BUDGETS = ((1.0, 1e-3), (2.0, 1e-2), (0.5, 0.1))
@@ -73,7 +74,7 @@ def test_whole_thresholds_leave_some_delta_unused(max_keys: int, share: float) -
 
 
 @pytest.mark.parametrize("max_keys", KEYS)
-@pytest.mark.parametrize(("rho", "delta"), [(0.5, 1e-3), (2.0, 1e-2), (0.05, 0.1)])
+@pytest.mark.parametrize(("rho", "delta"), [(0.5, 1e-3), (2.0, 1e-2), (repeats(0.2, 0.05), 0.1)])
 class TestGaussianRule:
     def rule(self, max_keys: int, rho: float, delta: float) -> GaussianRule:
         return GaussianRule(total=Fraction(rho), delta=Fraction(delta), max_keys=max_keys)

@@ -305,14 +305,19 @@ def shown(seen: Transcript, rule: Passes) -> Hashable:
     return tuple(step for step in seen if step[1] is not None), len({i for i, _ in seen}), rule.spent(seen)
 
 
+LITTLE, MUCH = (Fraction(1, 7), 0.5), (Fraction(5, 4), 2.0)
+CASES = [((3, 2, 1, 1), LITTLE), ((1, 1, 1, 0), MUCH), ((9, 4, 4, 2), LITTLE), ((), MUCH)]
+OTHERS = [(h, LITTLE if budget is MUCH else MUCH) for h, budget in CASES]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("h", [(3, 2, 1, 1), (1, 1, 1, 0), (9, 4, 4, 2), ()])
-@pytest.mark.parametrize(("rho", "first"), [(Fraction(1, 7), 0.5), (Fraction(5, 4), 2.0)])
-def test_frequencies(h: Histogram, rho: Fraction, first: float) -> None:
+@pytest.mark.parametrize(("h", "budget"), [*CASES, *repeats([], OTHERS)])
+def test_frequencies(h: Histogram, budget: tuple[Fraction, float]) -> None:
     """A large delta, so that everything happens. False alarm once in a million (Chernoff), under a fixed key.
 
     A thousand draws tell a probability of 1/2 from 0.6, ten thousand from 0.53.
     """
+    rho, first = budget
     mechanism = release(rho=rho, first_epsilon=first, delta=0.99)
     rule, law = Passes.of(mechanism), defaultdict(float)
     for seen, mass in transcripts(h, rule).items():

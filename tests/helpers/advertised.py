@@ -5,7 +5,9 @@ acme: spring (s1, s2, s3), autumn (a1)        globex: launch (l1, l2), autumn (b
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -100,20 +102,29 @@ BY_DAY: dict[str, Any] = {
 }
 
 
+@cache
+def _with_ads(database: bytes, seed: int, events: int) -> bytes:
+    """A database file with the advertisements beside what it had. Many tests want the same one."""
+    names = [creative for _, _, creative in CREATIVES]
+    statements = _ROWS.format(
+        creatives=", ".join(map(str, CREATIVES)),
+        titles=list(TITLES),
+        names=names,
+        several=len(names),
+        seed=seed,
+        events=events,
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.duckdb"
+        path.write_bytes(database)
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(statements)
+        return path.read_bytes()
+
+
 def write_ads(world: World, seed: int = 1, events: int = 20_000) -> None:
     """Put the advertisements beside what the world has."""
-    names = [creative for _, _, creative in CREATIVES]
-    with duckdb.connect(str(world.database)) as connection:
-        connection.execute(
-            _ROWS.format(
-                creatives=", ".join(map(str, CREATIVES)),
-                titles=list(TITLES),
-                names=names,
-                several=len(names),
-                seed=seed,
-                events=events,
-            )
-        )
+    world.database.write_bytes(_with_ads(world.database.read_bytes(), seed, events))
 
 
 def new_ads(folder: Path, ledger: str = "sqlite:ledger.db", reports: str = REPORTS, **config: Any) -> World:

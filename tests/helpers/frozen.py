@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tests.helpers.children import environment
-
-PATIENCE_S = 60
-
-CODE = "import importlib, json, sys; module, name, given = sys.argv[1:]; {call}"
-CALL = "print(json.dumps(getattr(importlib.import_module(module), name)(*json.loads(given))))"
+from tests.helpers import children
 
 
 def freeze() -> None:
@@ -42,33 +36,54 @@ def then_freeze(real: Callable[..., Any]) -> Callable[..., Any]:
 class Frozen:
     """A process that stands still."""
 
-    process: subprocess.Popen[str]
+    child: children.Child
 
     def thaw(self) -> Any:
         """Let it go on, and return what its function has returned."""
-        self.process.send_signal(signal.SIGCONT)
-        out, err = self.process.communicate(timeout=PATIENCE_S)
-        assert self.process.returncode == 0, err
-        return json.loads(out.splitlines()[-1])
+        self.signal(signal.SIGCONT)
+        return self.child.result()
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=PATIENCE_S)
+        self.child.process.kill()
+        self.child.exit_code()
+
+    def stop(self) -> None:
+        """Freeze it wherever it is."""
+        self.signal(signal.SIGSTOP)
+        self.wait()
+
+    def signal(self, number: int) -> None:
+        os.kill(self.child.process.pid, number)
+
+    def wait(self) -> None:
+        """Until it has frozen."""
+        end = time.monotonic() + children.PATIENCE_S
+        while not self.is_frozen():
+            assert self.child.process.is_alive(), f"it has not frozen: {self.child.result()}"
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+    def is_frozen(self) -> bool:
+        try:
+            status = Path(f"/proc/{self.child.process.pid}/stat").read_text()
+        except FileNotFoundError:
+            return False
+        return status.rpartition(")")[2].split()[0] == "T"
+
+
+@contextmanager
+def running(function: Callable[..., Any], *arguments: Any) -> Iterator[Frozen]:
+    """Call a function at the top of a module in a process of its own, which can be frozen."""
+    process = Frozen(children.start(function, *arguments))
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
 @contextmanager
 def frozen(function: Callable[..., Any], *arguments: Any) -> Iterator[Frozen]:
-    """Call a function at the top of a module in a process of its own. The block begins when that process has frozen."""
-    given = json.dumps([str(each) for each in arguments])
-    command = [sys.executable, "-c", CODE.format(call=CALL), function.__module__, function.__name__, given]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, text=True, env=environment(), **pipes)
-    try:
-        _, status = os.waitpid(process.pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            process.returncode = os.waitstatus_to_exitcode(status)
-            raise AssertionError(f"it has not frozen, and ended with {process.returncode}: {process.communicate()}")
-        yield Frozen(process)
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE_S)
+    """Call a function that freezes itself. The block begins when its process has frozen."""
+    with running(function, *arguments) as process:
+        process.wait()
+        yield process

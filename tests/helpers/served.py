@@ -10,17 +10,20 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import unquote
 
 import anyio
 import jsonschema
 import pytest
 from anyio.from_thread import BlockingPortal
+from fastapi import FastAPI
 
 from sfumato.accounting import Charge
 from sfumato.errors import EngineFailed
 from sfumato.ledger.api_keys import ApiKeys
-from sfumato.service.app import create_app
+from sfumato.service import openapi, pages
+from sfumato.service.app import add_api_routes, add_probe_routes, create_app
 from sfumato.service.middleware import HEADERS
 from sfumato.session import Session
 from tests.helpers.advertised import BY_DAY, new_ads
@@ -97,7 +100,8 @@ class Served:
     def __init__(self, world: World, portal: BlockingPortal, clock: Clock) -> None:
         self.world, self.clock, self._portal = world, clock, portal
         self.session = Session(world.path, clock=clock)
-        self.app = create_app(self.session)
+        with patch.object(pages, "openapi", _described):
+            self.app = create_app(self.session)
         self.keys = ApiKeys(self.session.ledger)
 
     def key(self, analyst: str = "anna", role: str | None = None, expires: datetime | None = None) -> str:
@@ -145,6 +149,16 @@ class Served:
 
     def reserved(self, analyst: str = "anna") -> Charge:
         return self.session.budget(analyst).accounts[0].reserved
+
+
+_DOCUMENTS: list[dict[str, Any]] = []
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The document of the routes, which are the same in every app: it is made once."""
+    if not _DOCUMENTS:
+        _DOCUMENTS.append(openapi.openapi(app))
+    return _DOCUMENTS[0]
 
 
 def new_served(
@@ -221,13 +235,9 @@ async def _pieces(chunks: list[bytes], delay_s: float) -> AsyncIterator[dict[str
 
 @cache
 def document() -> dict[str, Any]:
-    from fastapi import FastAPI
-
-    from sfumato.service import app, openapi
-
     bare = FastAPI(title="Sfumato", version="1")
-    app.add_api_routes(bare, None)  # type: ignore[arg-type]
-    app.add_probe_routes(bare, None, None)  # type: ignore[arg-type]
+    add_api_routes(bare, None)  # type: ignore[arg-type]
+    add_probe_routes(bare, None, None)  # type: ignore[arg-type]
     return json.loads(json.dumps(openapi.openapi(bare)))
 
 

@@ -29,6 +29,7 @@ from sfumato.release.bounding import (
 )
 from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits
 from tests.helpers.false_alarms import unlikely
+from tests.helpers.repeats import repeats
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ def bounded(
 people, few = st.integers(-3, 8), st.integers(1, 6)
 integer_rows = st.lists(st.tuples(people | st.none(), st.integers(-5, 30) | st.none()), max_size=60)
 wide = st.integers(-(2**63), 2**63 - 1)
-examples = settings(max_examples=30, deadline=None)
+examples = settings(max_examples=repeats(20, 300), deadline=None)
 
 
 @examples
@@ -182,8 +183,13 @@ def test_order_duplicates_sets_and_threads_are_not_seen(
     assert bounded(again, types, max_keys, max_rows=max_rows, threads=threads) == plain
 
 
-@pytest.mark.parametrize("kind", ["INTEGER", pytest.param("VARCHAR", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("keys", [4, *(pytest.param(keys, marks=pytest.mark.slow) for keys in (0, 1, 40))])
+NEWCOMERS = [  # the types of people and keys, and the number of their keys: each of both at least once
+    *(("INTEGER", 4), ("VARCHAR", 0), ("INTEGER", 1), ("VARCHAR", 40)),
+    *repeats([], [("VARCHAR", 4), ("INTEGER", 0), ("VARCHAR", 1), ("INTEGER", 40)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "keys"), NEWCOMERS)
 @examples
 @given(rows=integer_rows, data=st.data())
 def test_one_more_person_moves_at_most_max_keys_counts_up_by_one(

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas
-import polars
 import pytest
 
 import sfumato as sf
@@ -246,6 +244,9 @@ class TestColumns:
 
     @pytest.mark.parametrize("rows", ["some", "none"])
     def test_are_the_same_in_pandas_polars_and_arrow(self, world: World, rows: str) -> None:
+        import pandas  # here, because processes of other tests import this module hundreds of times
+        import polars
+
         asked = {} if rows == "some" else {"filter": "region = 'nowhere'"}
         released = self.aggregates(world, aggregates=self.all_of_them(), **asked)
         names = [*released.columns]

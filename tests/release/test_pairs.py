@@ -26,7 +26,7 @@ from sfumato.release.bounding.pairs import PairCodes
 from tests.contracts.contributions import SECRET, SELECT, bits, rank, text_bits
 from tests.helpers.false_alarms import unlikely
 from tests.helpers.repeats import repeats
-from tests.release.test_bounding import ENGINE, ROWS, WORKSPACE, fill, public
+from tests.release.test_bounding import ENGINE, NEWCOMERS, ROWS, WORKSPACE, fill, public
 
 pytestmark = pytest.mark.slow
 
@@ -227,8 +227,7 @@ def test_order_sets_and_threads_are_not_seen(
     assert folded(again, (kind, kind, "DOUBLE"), max_keys, most, **options) == plain
 
 
-@pytest.mark.parametrize("kind", ["INTEGER", pytest.param("VARCHAR", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("keys", [4, *(pytest.param(keys, marks=pytest.mark.slow) for keys in (0, 1, 40))])
+@pytest.mark.parametrize(("kind", "keys"), NEWCOMERS)
 @examples
 @given(rows=triples, data=st.data())
 def test_one_more_person_adds_their_own_and_changes_nothing_else(

@@ -10,8 +10,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pandas
-import polars
 import pytest
 
 from sfumato.accounting import zcdp_epsilon
@@ -136,6 +134,8 @@ class TestColumns:
 class TestDataFrames:
     @pytest.mark.parametrize("released", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_polars_and_duckdb_read_the_arrow_stream(self, released: Released) -> None:
+        import polars  # here, because processes of other tests import this module
+
         assert released.to_polars().rows() == ROWS[: len(released)]
         with duckdb.connect() as connection:
             connection.register("released", released)
@@ -145,6 +145,8 @@ class TestDataFrames:
 
     @pytest.mark.parametrize("released", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_pandas_columns_are_typed(self, released: Released) -> None:
+        import pandas
+
         frame = released.to_pandas()
         assert [*frame.columns] == [*released.columns]
         assert pandas.api.types.is_string_dtype(frame.dtypes.iloc[0])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -20,7 +19,8 @@ from sfumato.ledger.cells import Seals
 from sfumato.session import Session
 from sfumato.wire import Report
 from tests.helpers.adverts import NOW, Adverts, added, ask, cells, events, hierarchy, lasting, new_adverts, tree
-from tests.helpers.children import environment
+from tests.helpers.children import alone
+from tests.helpers.repeats import repeats
 
 pytestmark = pytest.mark.slow  # a ledger for each example
 
@@ -33,7 +33,7 @@ WORLDS = 5
 LEVELS = ("account", "campaign", "creative")
 FIRST = date(2026, 1, 5)  # a Monday
 
-few = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+TURNS = range(repeats(1, 10))  # of each option, every time with another case
 some = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -95,16 +95,18 @@ class Case:
         return world
 
 
-@st.composite
-def cases(draw: st.DrawFn, least: Sequence[int] = (0,)) -> Case:
-    start = draw(st.sampled_from([0, 0, 1, 4]))
+def case_of(dice: random.Random, least: Sequence[int] = (0,)) -> Case:
+    start = dice.choice([0, 0, 1, 4])
     return Case(
-        seed=draw(st.integers(0, WORLDS - 1)),
-        fanout=draw(st.integers(0, 3)),
-        least=draw(st.sampled_from(least)),
-        days=(start, start + draw(st.integers(1, 10))),
-        account=draw(st.sampled_from(["a0", "a1"])),
+        seed=dice.randrange(WORLDS),
+        fanout=dice.randrange(4),
+        least=dice.choice(least),
+        days=(start, start + dice.randint(1, 10)),
+        account=dice.choice(["a0", "a1"]),
     )
+
+
+cases = st.integers(0, 10**6).map(lambda number: case_of(random.Random(number)))
 
 
 def entity(path: Sequence[str]) -> dict[str, str]:
@@ -132,7 +134,7 @@ def test_a_repeat_is_the_same_in_other_sessions_with_other_rows_and_another_key(
         {"attribute": attribute, "granularity": granularity, "options": list(options), "statistics": STATISTICS}
         for attribute in (None, "title", "skills")
         for granularity in ("all", "day")
-        for options in EVERY[::3]
+        for options in repeats(EVERY[::5], EVERY)
     ]
 
     def told(session: Session) -> list[str]:
@@ -152,26 +154,20 @@ def test_a_repeat_is_the_same_in_other_sessions_with_other_rows_and_another_key(
         assert session.ledger.verify() == []
 
 
-def test_a_repeat_is_the_same_in_another_process(place):
+def told_of(folder: Path) -> str:
     case = Case(1, 1, 0, (0, 8), "a1")
-    world = case.world(place)
-    with world.open() as session:
-        first = lasting(asked(session, ["a1"], case, ("tree", "monotone"), attribute="title", granularity="day"))
-    code = (
-        "import sys, json; from datetime import date\n"
-        "from tests.helpers.adverts import *\nfrom tests.reports.test_consistency import *\n"
-        "world, case = Adverts(Path(sys.argv[1])), Case(1, 1, 0, (0, 8), 'a1')\n"
-        "with world.open() as session:\n"
-        "    print(lasting(asked(session, ['a1'], case, ('tree', 'monotone'), attribute='title', granularity='day')))"
-    )
-    command = [sys.executable, "-c", code, str(world.folder)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout) == json.loads(first)
+    with Adverts(folder).open() as session:
+        return lasting(asked(session, ["a1"], case, ("tree", "monotone"), attribute="title", granularity="day"))
+
+
+def test_a_repeat_is_the_same_in_another_process(place):
+    world = Case(1, 1, 0, (0, 8), "a1").world(place)
+    first = told_of(world.folder)
+    assert json.loads(alone(told_of, world.folder)) == json.loads(first)
 
 
 @some
-@given(case=cases(), others=st.lists(st.tuples(st.integers(0, 10), st.integers(1, 11)), min_size=1, max_size=4))
+@given(case=cases, others=st.lists(st.tuples(st.integers(0, 10), st.integers(1, 11)), min_size=1, max_size=4))
 def test_overlapping_questions_share_their_cells(place, case, others):
     """However a day is asked for, alone or as a part, the day has the one number that is stored."""
     with case.world(place).open() as session:
@@ -192,9 +188,10 @@ def test_overlapping_questions_share_their_cells(place, case, others):
 
 
 @pytest.mark.parametrize("options", [chosen for chosen in EVERY if "monotone" in chosen], ids="+".join)
-@few
-@given(case=cases(least=(0, 3)), attribute=st.sampled_from([None, "title", "skills"]))
-def test_cumulative_counts_never_fall(place, case, attribute, options):
+@pytest.mark.parametrize("turn", TURNS)
+def test_cumulative_counts_never_fall(place, turn, options):
+    dice = random.Random(f"{turn} {options}")
+    case, attribute = case_of(dice, least=(0, 3)), dice.choice([None, "title", "skills"])
     with case.world(place).open() as session:
         path = case.paths[-1] if case.seed % 2 else case.paths[0]
         before: dict[Any, int] = {}
@@ -228,9 +225,10 @@ def told(session: Session, case: Case, options: Sequence[str], granularity: str)
 
 
 @pytest.mark.parametrize("options", [*EVERY, *WEIGHED], ids=lambda options: "+".join(options) or "none")
-@few
-@given(case=cases(least=(0, 4)), granularity=st.sampled_from(["all", "week", "day"]))
-def test_numbers_agree_with_one_another(place, case, granularity, options):
+@pytest.mark.parametrize("turn", TURNS)
+def test_numbers_agree_with_one_another(place, turn, options):
+    dice = random.Random(f"{turn} {options}")
+    case, granularity = case_of(dice, least=(0, 4)), dice.choice(["all", "week", "day"])
     if granularity == "day":
         case.days = case.days[0], min(case.days[1], case.days[0] + 3)
     with case.world(place).open() as session:
@@ -304,7 +302,7 @@ def heads_hold(session: Session, case: Case, options: Sequence[str]) -> None:
 
 
 @some
-@given(case=cases(), attribute=st.sampled_from([None, *ATTRIBUTES]))
+@given(case=cases, attribute=st.sampled_from([None, *ATTRIBUTES]))
 def test_without_options_numbers_are_sums_of_stored_cells(place, case, attribute):
     """Clamped once, at the end; and the cells themselves are not clamped."""
     case.fanout = 0

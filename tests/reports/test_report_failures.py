@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from sfumato.engines.base import COULD_NOT_READ
 from sfumato.errors import Conflict, EngineFailed, LedgerSetBack, NotSupported, Refused
 from sfumato.session import Session
 from tests.helpers.adverts import NOW, Adverts, ask, events, hierarchy, lasting, new_adverts
-from tests.helpers.children import environment
+from tests.helpers.children import start
 
 pytestmark = pytest.mark.slow  # processes that are killed
 
@@ -346,26 +346,23 @@ def test_after_a_recovery_what_may_have_left_is_not_drawn_again(world):
         assert session.ledger.verify() == []
 
 
-KILLED = """
-import os, signal, sys
-from datetime import datetime
-from tests.helpers.adverts import *
-with Adverts(Path(sys.argv[1])).open() as session:
-    session._reports.entities(session._reports.policies["ads"], session.now())
-    if sys.argv[2] == "open":
-        session._catalog.engine("ads").run = lambda query: os.kill(os.getpid(), signal.SIGKILL)
-    else:
-        import sfumato.reports.cells as made
-        session._reports._cells["ads"]._seals.store = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    ask(session, entity={"account": "a0"}, attribute="title")
-"""
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ask_and_die(folder: Path, moment: str) -> None:
+    with Adverts(folder).open() as session:
+        entities_known(session)
+        if moment == "open":
+            session._catalog.engine("ads").run = die
+        else:
+            session._reports._cells["ads"]._seals.store = die
+        ask(session, entity=A0, attribute="title")
 
 
 @pytest.mark.parametrize("moment", ["open", "drawn"])
 def test_a_process_that_is_killed_before_it_stores_leaves_nothing_but_nonces(world, moment):
-    command = [sys.executable, "-c", KILLED, str(world.folder), moment]
-    done = subprocess.run(command, env=environment(), capture_output=True, timeout=60)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert start(ask_and_die, world.folder, moment).exit_code() == -signal.SIGKILL
     opened = nonces(world)
     assert len(opened) == 12
     assert world.tables()["cells"] == []

@@ -119,10 +119,10 @@ class TestRecall:
         assert found.headers["sfumato-left-information"] == second.json["receipt"]["left"]["information"]
 
     @pytest.mark.parametrize("form", ['"{}"', 'W/"{}"', "*", '"x", "{}"', 'W/"x" ,W/"{}"', ' "{}" , "y"', "* "])
-    def test_not_modified(self, served: Served, form: str) -> None:
-        key = served.key()
-        digest = digest_of(served.ask(key))
-        found = served.get(f"/v1/answers/{digest}", key, if_none_match=form.format(digest))
+    def test_not_modified(self, shared: Served, form: str) -> None:
+        key = shared.key()
+        digest = digest_of(shared.ask(key))
+        found = shared.get(f"/v1/answers/{digest}", key, if_none_match=form.format(digest))
         assert (found.status, found.body) == (304, b"")
         assert found.headers["etag"] == f'"{digest}"'
         assert "content-type" not in found.headers
@@ -188,9 +188,9 @@ class TestCharges:
     @pytest.mark.parametrize(
         "query", [*(f"cursor={text}" for text in ("x", "-1", "", "1.0", "9" * 19, "%31%00", "1'--", "٣", "+1"))]
     )
-    def test_bad_cursors(self, served: Served, query: str) -> None:
+    def test_bad_cursors(self, shared: Served, query: str) -> None:
         query = query if query.isascii() else "cursor=%D9%A3"
-        reply = served.get(f"/v1/budget/charges?{query}", served.key())
+        reply = shared.get(f"/v1/budget/charges?{query}", shared.key())
         assert (reply.status, reply.kind) == (400, "invalid-argument")
         assert reply.json["detail"].startswith("cursor:")
 

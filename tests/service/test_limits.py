@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from anyio.from_thread import BlockingPortal
 
 from sfumato.accounting import NOTHING
 from sfumato.service import bodies, limits
-from tests.helpers.served import TOP, TOTAL, Served
+from tests.helpers.served import TOP, TOTAL, Served, new_served
 
 Serving = Callable[..., Served]
 
@@ -20,9 +21,13 @@ Serving = Callable[..., Served]
 class TestLimits:
     MOST = 2000
 
-    @pytest.fixture
-    def small(self, serving: Serving) -> Served:
-        return serving(service={"rate_per_minute": 0, "max_request_bytes": self.MOST})
+    @pytest.fixture(scope="class")
+    @classmethod
+    def small(cls, portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+        service = {"rate_per_minute": 0, "max_request_bytes": cls.MOST}
+        served = new_served(tmp_path_factory.mktemp("small") / "world", portal, service=service)
+        with served.session:
+            yield served
 
     @pytest.mark.parametrize("path", ["/v1/answers", "/v1/estimates", "/v1/reports"])
     @pytest.mark.parametrize("chunked", [False, True])

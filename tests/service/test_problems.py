@@ -19,6 +19,7 @@ from sfumato.ledger import payments
 from sfumato.problems import PLACE, PROBLEM_TYPES, read_problem
 from sfumato.session import Session
 from sfumato.wire import Problem
+from tests.helpers.repeats import repeats
 from tests.helpers.served import REGIONS, TOP, TOTAL, UNKNOWN, Reply, Served, break_engine
 
 Serving = Callable[..., Served]
@@ -127,7 +128,7 @@ class TestExhausted:
     )
 
     @pytest.mark.parametrize("question", QUESTIONS)
-    @pytest.mark.parametrize("left", [1, 2, 3, 5, 8, 13])
+    @pytest.mark.parametrize("left", [1, 3, 8, *repeats([], [2, 5, 13])])
     def test_what_it_says_would_fit_fits(self, serving: Serving, question: dict[str, Any], left: int) -> None:
         served = serving(information=left, calls=2)
         question = {name: value for name, value in question.items() if name != "k" or value is not None}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
+from anyio.from_thread import BlockingPortal
 
 from sfumato.errors import Conflict, EngineFailed, LedgerFailed
 from sfumato.ledger.cells import Seals
@@ -17,7 +18,7 @@ from sfumato.service import pools
 from sfumato.session import Session
 from sfumato.wire import Report
 from tests.helpers.advertised import BY_DAY
-from tests.helpers.served import TOTAL, Reply, Served
+from tests.helpers.served import TOTAL, Reply, Served, new_served
 
 pytestmark = pytest.mark.slow  # a service for each
 
@@ -30,6 +31,14 @@ GLOBEX = {"account": "globex"}
 @pytest.fixture
 def ads(serving: Serving) -> Served:
     return serving(ads=True)
+
+
+@pytest.fixture(scope="module")
+def shared_ads(portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One service for all reports that are refused, or that do not mind what others have asked."""
+    served = new_served(tmp_path_factory.mktemp("shared") / "world", portal, ads=True)
+    with served.session:
+        yield served
 
 
 def lasting(reply: Reply) -> str:
@@ -139,8 +148,8 @@ class TestIdempotency:
         assert ads.ask(key, TOTAL, headers=once).json["receipt"]["repeat"] is False
 
     @pytest.mark.parametrize("text", ["", "a b", "é", "x" * 256])
-    def test_malformed(self, ads: Served, text: str) -> None:
-        reply = ads.report(ads.key(), headers={"idempotency-key": text})
+    def test_malformed(self, shared_ads: Served, text: str) -> None:
+        reply = shared_ads.report(shared_ads.key(), headers={"idempotency-key": text})
         assert (reply.status, reply.kind) == (400, "invalid-argument")
 
 
@@ -180,30 +189,30 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 class TestRefusals:
     @pytest.mark.parametrize(("change", "words"), REFUSED, ids=lambda each: json.dumps(each)[:40])
-    def test_an_invalid_request_is_refused(self, ads: Served, change: dict[str, Any], words: str) -> None:
-        reply = ads.report(ads.key(), {**BY_DAY, **change})
+    def test_an_invalid_request_is_refused(self, shared_ads: Served, change: dict[str, Any], words: str) -> None:
+        reply = shared_ads.report(shared_ads.key(), {**BY_DAY, **change})
         assert (reply.status, reply.kind) == (422, "not-supported")
         assert reply.json["detail"].startswith(words)
         assert "charged" not in reply.json["detail"]
 
     @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"top": NaN}', b'{"a": "\\ud800"}', b'"x"', b"[" * 300])
-    def test_not_an_object(self, ads: Served, body: bytes) -> None:
-        reply = ads.call("POST", "/v1/reports", key=ads.key(), body=body)
+    def test_not_an_object(self, shared_ads: Served, body: bytes) -> None:
+        reply = shared_ads.call("POST", "/v1/reports", key=shared_ads.key(), body=body)
         assert (reply.status, reply.kind) == (400, "invalid-argument")
         assert "statistics" in reply.json["detail"] or "nested" in reply.json["detail"]
 
     @pytest.mark.parametrize("name", ["'; DROP TABLE ads; --", '"', "\\", "é" * 500, "%", " ", "\n", "🦆"])
-    def test_names_are_nothing_but_names(self, ads: Served, name: str) -> None:
+    def test_names_are_nothing_but_names(self, shared_ads: Served, name: str) -> None:
         """Where a table lists them, they are not there; where none does, they are entities without events."""
-        key = ads.key()
-        assert ads.report(key, {**BY_DAY, "entity": {"account": name}}).kind == "not-found"
-        assert ads.report(key, {**CLICKS, "entity": {"account": name}}).status == 200
-        assert ads.report(ads.key("tina"), {**CLICKS, "entity": {"account": name}}).kind == "not-found"
+        key = shared_ads.key()
+        assert shared_ads.report(key, {**BY_DAY, "entity": {"account": name}}).kind == "not-found"
+        assert shared_ads.report(key, {**CLICKS, "entity": {"account": name}}).status == 200
+        assert shared_ads.report(shared_ads.key("tina"), {**CLICKS, "entity": {"account": name}}).kind == "not-found"
 
     @pytest.mark.parametrize("name", ["", "\0", "a\0b"])
-    def test_what_no_row_can_be_called_is_not_there(self, ads: Served, name: str) -> None:
+    def test_what_no_row_can_be_called_is_not_there(self, shared_ads: Served, name: str) -> None:
         for question in (BY_DAY, CLICKS):
-            assert ads.report(ads.key(), {**question, "entity": {"account": name}}).kind == "not-found"
+            assert shared_ads.report(shared_ads.key(), {**question, "entity": {"account": name}}).kind == "not-found"
 
     def test_it_is_too_large(self, serving: Serving) -> None:
         served = serving(ads=True, service={"rate_per_minute": 0, "max_request_bytes": 2000})

@@ -13,6 +13,7 @@ from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
 from sfumato.service import readiness
 from sfumato.service import server as server_module
 from tests.helpers.served import TOP, Served, check_schema
+from tests.helpers.worlds import new_world
 
 Serving = Callable[..., Served]
 
@@ -38,10 +39,10 @@ class TestOneService:
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "answers.example.com"])  # noqa: S104
     @pytest.mark.parametrize("by_option", [True, False])
-    def test_a_host_that_others_reach_needs_a_word(self, serving: Serving, host: str, by_option: bool) -> None:
-        path = serving().world.path
+    def test_a_host_that_others_reach_needs_a_word(self, tmp_path: Path, host: str, by_option: bool) -> None:
+        path = new_world(tmp_path / "world").path
         if not by_option:
-            path.write_text(path.read_text().replace("[service]", f'[service]\nhost = "{host}"'))
+            path.write_text(f'{path.read_text()}[service]\nhost = "{host}"\n')
         with pytest.raises(
             (ConfigError, InvalidArgument), match=r"host: .*keys and answers travel readable.*--behind-proxy"
         ):

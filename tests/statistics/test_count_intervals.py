@@ -36,7 +36,7 @@ SHAPES: dict[str, list[int]] = {
 
 
 @lru_cache(maxsize=16)
-def walks(shape: str, relative_error: Fraction = TENTH) -> list[tuple[Walk[int], np.ndarray]]:
+def walks(shape: str, relative_error: Fraction) -> list[tuple[Walk[int], np.ndarray]]:
     """Releases that found something, and the true counts of what they found."""
     mechanism = PrivateCountRelease(
         rho=Fraction(1, 2),
@@ -61,7 +61,7 @@ def covered(found: Estimates, exact: np.ndarray) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_hold_the_true_count_95_times_in_100(shape: str) -> None:
-    shares = [covered(walk.pool(), exact) for walk, exact in walks(shape)]
+    shares = [covered(walk.pool(), exact) for walk, exact in walks(shape, TENTH)]
     assert np.mean(shares) >= least_mean(0.95, len(shares))
 
 
@@ -81,7 +81,7 @@ class TestWrongPooling:
     """What the check above rejects, on the shape that shows it."""
 
     def rejects(self, shape: str) -> bool:
-        shares = [covered(walk.pool(), exact) for walk, exact in walks(shape)]
+        shares = [covered(walk.pool(), exact) for walk, exact in walks(shape, TENTH)]
         return float(np.mean(shares)) < least_mean(0.95, len(shares))
 
     def test_what_is_out_of_sight_taken_for_zero(self, monkeypatch: pytest.MonkeyPatch) -> None:
