@@ -122,3 +122,26 @@ def test_what_makes_no_sense_is_refused_by_name() -> None:
         GaussianStep(Fraction(1), Fraction(4), 1, of_people=True)
     with pytest.raises(InvalidArgument, match=r"^epsilon: must not be negative"):
         counts(1, 1).delta(-1)
+
+
+def test_a_plan_that_is_chosen_on_the_way_tells_no_more_than_stated() -> None:
+    """Two lists of steps: what covers both is at least each of them, and close to the larger."""
+    few = [GaussianStep(Fraction(30), Fraction(1), 1), GaussianStep(Fraction(40), Fraction(1), 1)]
+    many = [GaussianStep(Fraction(1920), Fraction(64), 64), GaussianStep(Fraction(40), Fraction(1), 1)]
+    both = GaussianLoss.of_any([few, many])
+    for epsilon in (0.1, 0.5, 1.0, 2.0):
+        each = [GaussianLoss(tuple(steps)).delta(epsilon) for steps in (few, many)]
+        assert both.delta(epsilon) >= max(each) * (1 - 1e-9)
+        assert both.delta(epsilon) <= gaussian_delta(Fraction(1, 29) + Fraction(1, 39), epsilon) * 1.001
+
+
+def test_where_there_is_hardly_noise_no_plan_is_covered() -> None:
+    assert GaussianLoss.of_any([[GaussianStep(Fraction(1), Fraction(1), 1)]]).delta(1) > 0.99
+
+
+def test_a_step_is_read_as_it_was_written() -> None:
+    step = GaussianStep(Fraction(7, 3), Fraction(64), 64, of_people=True)
+    assert GaussianStep.from_dict(step.to_dict()) == step
+    for wrong in ({"variance": "0"}, {"variance": "x"}, {"coordinates": 0}, {"norm_squared": "3"}):
+        with pytest.raises((InvalidArgument, ValueError)):
+            GaussianStep.from_dict({**step.to_dict(), **wrong})

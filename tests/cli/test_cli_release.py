@@ -287,7 +287,7 @@ class TestAggregate:
         meanings = {column["name"]: column["meaning"] for column in statement["columns"]}
         assert meanings["amount_q50"].endswith("clamped to [0, 30], in steps of 0.5")
         assert meanings["amount_q50_low"] == "always empty: a quantile that is chosen has no interval"
-        assert "19 times in 20 at most" in statement["steps"][1]["law"]
+        assert "19 times in 20 at most" in statement["steps"][2]["law"]
         run_page("release", "verify", "t.csv")
 
     def test_quantiles_with_intervals(self) -> None:
@@ -350,7 +350,7 @@ class TestAggregate:
         some = ["--selection-share", "1/4", "--sum", "n:0:4", "--within-max-keys", "--out", "t.csv"]
         run_page(*aggregate(*some, budget="--rho 4 --delta 1e-6"))
         steps = json.loads(Path("t.csv.statement.json").read_text())["steps"]
-        assert [step["rho"] for step in steps] == ["1", "3"]
+        assert [step["rho"] for step in steps] == ["1/20", "19/20", "3"]  # two rounds of selection, and the sum
 
     def test_bounded_numbers_say_so_wherever_they_are_shown(self) -> None:
         """Everybody has five items, and counts for two."""
@@ -491,7 +491,7 @@ class TestDryRun:
         assert "selection of keys, and units discrete Gaussian, deviation" in page
         assert "threshold" in page
         assert "amount_sum total: discrete Gaussian, deviation" in page
-        assert "which is epsilon 30 at delta 1e-06 by the optimal conversion" in page
+        assert "epsilon 30 at delta 1e-06, by the exact accounting of the noise that is drawn" in page
         plan = run_json(*aggregate("--units", "--sum", "amount:0:30", "--dry-run"))
         assert [step["purpose"] for step in plan["steps"]] == [
             *("census of keys", "selection of keys, and units", "census of released keys", "amount_sum")

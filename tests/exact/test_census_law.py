@@ -49,7 +49,7 @@ def test_a_person_in_two_places_would_be_caught(rho: Fraction, moved: tuple[int,
 def test_what_is_dropped_and_the_bound_follow_from_the_released_numbers() -> None:
     """`KeysPerPerson` holds nothing else."""
     released = KeyCensus(rho=Fraction(1, 4)).release(np.arange(MAX_SEEN + 2), Rng.keyed(b"k" * 32, b""))
-    again = KeysPerPerson(tuple(released.people), Fraction(released.variance))
+    again = KeysPerPerson(tuple(released.people), released.noise)
     for max_keys in (1, 10, 1000):
         assert again.dropped(max_keys) == released.dropped(max_keys)
     assert again.smallest_bound(Fraction(1, 20)) == released.smallest_bound(Fraction(1, 20))

@@ -15,8 +15,9 @@ from sfumato.mechanisms.census import KeyCensus, KeysPerPerson
 from sfumato.mechanisms.noise import Integers
 from sfumato.release import Released, Statistic, aggregates_job
 from sfumato.release import aggregates as aggregates_module
+from sfumato.release import selection as selection_module
 from sfumato.release.aggregates import Aggregates
-from sfumato.release.bounding import count_people, count_people_and_keys
+from sfumato.release.bounding import count_people, count_people_and_keys, sum_weights
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics.base import SummedStatistic
@@ -58,12 +59,14 @@ def run(request: ReleaseRequest, source: Source, secret: bytes = b"s" * 32) -> R
 
 
 class Seen:
-    """What a run computed exactly: the counts for selection, the censuses, and every statistic's sums, by key."""
+    """What a run computed exactly: the counts for selection, or the sums of weights of each of its rounds; the
+    censuses; and every statistic's sums, by key."""
 
     table: Released
 
     def __init__(self) -> None:
         self.counts: Counter[Any] = Counter()
+        self.weights: list[Counter[Any]] = []
         self.censuses: list[list[int]] = []
         self.sums: dict[Statistic, dict[Any, tuple[int, ...]]] = {}
 
@@ -73,9 +76,17 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
     seen, keys = Seen(), []
     plain_release, plain_select, plain_census = SummedStatistic.release, Aggregates._select, KeyCensus.release
 
+    def named(contributions: Contributions, found: Integers) -> Counter[Any]:
+        names = contributions.keys(np.flatnonzero(found))
+        return Counter({key: int(n) for (key,), n in zip(names, found[found > 0], strict=True)})
+
     def look(contributions: Contributions, found: Integers) -> None:
-        named = contributions.keys(np.flatnonzero(found))
-        seen.counts = Counter({key: int(n) for (key,), n in zip(named, found[found > 0], strict=True)})
+        seen.counts = named(contributions, found)
+
+    def weights(contributions: Contributions, *given: Any, **options: Any) -> Integers:
+        found = sum_weights(contributions, *given, **options)
+        seen.weights.append(named(contributions, found))
+        return found
 
     def counts(contributions: Contributions, *given: Any, **options: Any) -> Integers:
         found = count_people(contributions, *given, **options)
@@ -107,6 +118,7 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aggregates_module, "count_people", counts)
         patch.setattr(aggregates_module, "count_people_and_keys", counts_and_keys)
+        patch.setattr(selection_module, "sum_weights", weights)
         patch.setattr(KeyCensus, "release", census)
         patch.setattr(SummedStatistic, "release", release)
         patch.setattr(Aggregates, "_select", select)

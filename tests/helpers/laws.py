@@ -147,6 +147,7 @@ class NoiseLaw:
     def of(cls, noise: Noise) -> NoiseLaw:
         if noise.family == "laplace":
             return cls(1, 1 / float(noise.parameter))
+        assert noise.family == "gaussian"
         return cls(2, 1 / (2 * float(noise.parameter)))
 
     @cached_property

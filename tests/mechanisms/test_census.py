@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng
 from sfumato.mechanisms.census import BOUNDS, MAX_SEEN, Dropped, KeyCensus, KeysPerPerson, bins
-from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 SILENT = Fraction(10**12)
 """A rho at which the noise is 0."""
@@ -138,20 +138,29 @@ class TestStored:
     def test_it_is_what_it_was(self) -> None:
         found = census([3, 4, 4], Fraction(1, 7))
         stored = found.to_dict()
-        again = KeysPerPerson(tuple(stored["people"]), Fraction(stored["variance"]), stored["keys"])
+        again = KeysPerPerson(tuple(stored["people"]), DiscreteGaussian(Fraction(stored["variance"])), stored["keys"])
         assert again == found
 
+    def test_it_names_the_parameter_of_its_noise(self, rng: Rng) -> None:
+        pure = KeyCensus(rho=Fraction(1, 8), epsilon=Fraction(1, 2)).release(np.bincount([3, 4, 4]), rng)
+        assert pure.noise == DiscreteLaplace(2)
+        assert pure.to_dict()["scale"] == "2"
+        assert "variance" not in pure.to_dict()
+
     @pytest.mark.parametrize(
-        ("people", "variance", "keys"),
-        [
-            ((1, 2), Fraction(1), None),
-            ((1, 2, 3), Fraction(1), 2),
-            ((1.5,), Fraction(1), 1),
-            ((2**70,), Fraction(1), 1),
-            ((1,), Fraction(0), 1),
-            ((1,), Fraction(1), 0),
-        ],
+        ("people", "keys"), [((1, 2), None), ((1, 2, 3), 2), ((1.5,), 1), ((2**70,), 1), ((1,), 0)]
     )
-    def test_what_cannot_be_one_is_refused(self, people: tuple[int, ...], variance: Fraction, keys: int | None) -> None:
+    def test_what_cannot_be_one_is_refused(self, people: tuple[int, ...], keys: int | None) -> None:
         with pytest.raises(InvalidArgument):
-            KeysPerPerson(people, variance, keys)
+            KeysPerPerson(people, DiscreteGaussian(Fraction(1)), keys)
+
+
+class TestLaplaceNoise:
+    def test_has_the_scale_that_one_person_in_one_bin_needs(self) -> None:
+        assert KeyCensus(rho=Fraction(1), epsilon=Fraction(1, 3)).noise == DiscreteLaplace(3)
+
+    def test_its_zcdp_covers_its_epsilon(self) -> None:
+        with pytest.raises(InvalidArgument, match="epsilon"):
+            KeyCensus(rho=Fraction(1, 100), epsilon=Fraction(1, 2))
+        with pytest.raises(InvalidArgument, match="epsilon"):
+            KeyCensus(rho=Fraction(1), epsilon=Fraction(0))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, noise
+from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Rng, noise
 from sfumato.mechanisms.stream import Stream
 from tests.helpers.chosen import ChosenStream
 
@@ -237,3 +237,32 @@ def test_deviation_and_half_width(law):
     within = float(mpmath.fsum(mass for x, mass in p.items() if abs(x) <= width))
     narrower = float(mpmath.fsum(mass for x, mass in p.items() if abs(x) < width))
     assert within >= 0.95 > narrower
+
+
+@pytest.mark.parametrize("missed", [0.05, 0.045, 0.005, 0.0001])
+def test_a_sum_of_two_laplace_draws_is_within_the_deviations_of_one(missed):
+    """The law of a weighted sum of two continuous draws, for weights a and b with a^2 + b^2 = 1."""
+    reach = DiscreteLaplace(1000).deviations(missed) * math.sqrt(2)
+    for a in np.linspace(0.7072, 0.99999, 200):
+        b = math.sqrt(1 - a * a)
+        outside = (a * a * math.exp(-reach / a) - b * b * math.exp(-reach / b)) / (a * a - b * b)
+        assert outside <= missed * (1 + 1e-9)
+    assert math.exp(-reach) == pytest.approx(missed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [DiscreteLaplace(50), DiscreteGaussian(2500)])
+def test_weighted_sums_are_within_the_stated_deviations(law):
+    """False alarms: one in a million, by Hoeffding, for each of the weights. A fixed stream."""
+    size, missed = 200_000, 0.05
+    draws = law.sample(Rng.keyed(b"k" * 32, b"sums").stream(purpose="sums"), 5 * size).reshape(5, size)
+    for weights in ([1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [4, -2, 1, 0, 0]):
+        width = law.deviations(missed) * law.deviation * math.hypot(*weights)
+        outside = float(np.mean(np.abs(weights @ draws) > width))
+        assert outside <= missed + math.sqrt(math.log(1e6) / (2 * size))
+
+
+def test_normal_noise_has_normal_deviations():
+    assert DiscreteGaussian(7).deviations(0.05) == pytest.approx(1.959964, abs=1e-6)
+    assert DiscreteLaplace(7).deviations(0.05) == pytest.approx(math.log(20) / math.sqrt(2))
+    assert DiscreteLaplace(7).deviations(0.5) == DiscreteGaussian(7).deviations(0.5)

@@ -26,6 +26,7 @@ from sfumato.release.bounding import (
     fold_pairs,
     kept_pairs,
     keys_per_person,
+    sum_weights,
 )
 from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits
 from tests.helpers.false_alarms import unlikely
@@ -72,6 +73,21 @@ people, few = st.integers(-3, 8), st.integers(1, 6)
 integer_rows = st.lists(st.tuples(people | st.none(), st.integers(-5, 30) | st.none()), max_size=60)
 wide = st.integers(-(2**63), 2**63 - 1)
 examples = settings(max_examples=repeats(20, 300), deadline=None)
+
+
+@examples
+@given(integer_rows, few, st.sets(st.integers(-5, 30), max_size=4))
+def test_weights_are_added_like_one_person_at_a_time(rows: list[Row], max_keys: int, without: set[int]) -> None:
+    weights = np.array([0, *(1000 // keys for keys in range(1, max_keys + 1))])
+    expected: Counter[Any] = Counter()
+    for keys in reference([row for row in rows if row[1] not in without], max_keys).values():
+        expected.update({key: int(weights[len(keys)]) for key in keys})
+    fill(rows, "INTEGER", "SMALLINT")
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as contributions:
+        named = [key for (key,) in contributions.keys(range(contributions.size))]
+        codes = [code for code, key in enumerate(named) if key in without]
+        sums = sum_weights(contributions, SELECT, weights, without=codes)
+        assert {named[code]: int(sums[code]) for code in np.flatnonzero(sums)} == dict(expected)
 
 
 @examples

@@ -703,16 +703,19 @@ def begin(world: World, make: Callable[..., Job] | None = None, **changed: Any) 
 
 
 class TestFailure:
-    def test_of_an_earlier_algorithm_is_made_good_by_this_one_under_its_one_charge(self, world: World) -> None:
-        """The guarantee is the same, and nothing of the first run was seen."""
+    """What was reserved stays reserved: a failure may depend on the data."""
+
+    def test_under_an_earlier_algorithm_is_spent_without_a_table(self, world: World) -> None:
+        """This version draws other noise, for which another amount would have been reserved."""
         with under_the_earlier_algorithm():
             begin(world, World.aggregates)
         assert world.spent() == (NOTHING, PRICE)
-        assert "bounding" in world.aggregates().run().statement
+        with pytest.raises(Conflict, match="begun by an earlier version"):
+            world.aggregates().run()
         assert world.spent() == (PRICE, NOTHING)
+        assert "bounding" in world.aggregates().run().statement
+        assert world.spent() == (PRICE + PRICE, NOTHING)
         assert world.wrong() == []
-
-    """What was reserved stays reserved: a failure may depend on the data."""
 
     def test_tells_one_sentence_and_the_way_out(self, world: World) -> None:
         said = begin(world)
@@ -754,16 +757,16 @@ class TestFailure:
         assert world.spent() == (PRICE, NOTHING)
         assert world.wrong() == []
 
-    def test_in_an_earlier_version_is_mended_by_this_one(self, world: World) -> None:
-        """Nothing of the first run was seen: the table is that of the mechanisms of today, under the same charge."""
+    def test_with_an_earlier_mechanism_is_spent_too(self, world: World) -> None:
         quantile = {"aggregates": [Quantile("amount", 0, 30)]}
         with earlier_version():
             begin(world, **quantile)
-        assert world.spent() == (NOTHING, PRICE)
+        with pytest.raises(Conflict, match="Run it again to release the table under a new charge"):
+            world.counts(**quantile).run()
         released = world.counts(**quantile).run()
         assert released.statement["parameters"]["statistics"][-1]["mechanism"] == "quantile_choice/2"
         assert values(world.counts(**quantile).run()) == values(released)
-        assert world.spent() == (PRICE, NOTHING)
+        assert world.spent() == (PRICE + PRICE, NOTHING)
         assert world.wrong() == []
 
     def test_is_left_alone_by_a_session(self, world: World) -> None:

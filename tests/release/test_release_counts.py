@@ -319,6 +319,6 @@ def test_a_bound_that_drops_too_much_is_none() -> None:
     from sfumato.mechanisms.census import KeysPerPerson, bins
 
     many = [0] * (len(bins()) - 1) + [10**6]
-    assert choose_bound(KeysPerPerson(tuple(many), Fraction(1)), Fraction(1, 10)) in (None, 4096)
+    assert choose_bound(KeysPerPerson(tuple(many), DiscreteGaussian(Fraction(1))), Fraction(1, 10)) in (None, 4096)
     one = [10**6] + [0] * (len(bins()) - 1)
-    assert choose_bound(KeysPerPerson(tuple(one), Fraction(1)), Fraction(1, 10)) == 1
+    assert choose_bound(KeysPerPerson(tuple(one), DiscreteGaussian(Fraction(1))), Fraction(1, 10)) == 1

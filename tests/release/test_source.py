@@ -153,7 +153,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"delta": None}, "delta: is needed"),
     ({"rho": 1e-25}, "(epsilon|rho|units)"),
     ({"rho": 1e-11, "max_keys": 2**32, "selection": "gaussian"}, "rho: is too small"),
-    ({"rho": 1e-12, "max_keys": 10**6, "aggregates": [Sum("x", 0, 2**29, step=1)]}, "(x_sum|epsilon): "),
+    ({"rho": 1e-12, "max_keys": 10**6, "aggregates": [Sum("x", 0, 2**29, step=1)]}, "(x_sum|epsilon|rho): "),
     ({"max_keys": 0}, "max_keys: must be at least 1"),
     ({"max_keys": 2.5}, "max_keys: must be a whole number"),
     ({"max_keys": "many"}, "max_keys: must be a whole number"),

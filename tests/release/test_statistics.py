@@ -145,7 +145,7 @@ def estimated(statistic: Any, values: Sequence[float], keys: Sequence[int] | Non
     """Its columns without noise, every row being a person of its own."""
     pairs = pairs_of(values, keys, list(range(len(values))))
     exact = statistic.parts(pairs, pairs.keys, max(keys or [0]) + 1)
-    return statistic.estimate(exact.arrays, [0.0] * len(exact.arrays))
+    return statistic.estimate(exact.arrays, [DiscreteGaussian(Fraction(1, 2**60))] * len(exact.arrays))
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
@@ -168,9 +168,9 @@ def test_whole_numbers_in_whole_steps_are_exact(high: int) -> None:
 
 def test_nobody_at_all_gives_numbers_within_bounds() -> None:
     nothing = [np.zeros(1, np.int64)] * 3
-    assert Mean("x", 2, 4).estimate(nothing[:2], [1.0, 1.0])["x_mean"].tolist() == [3.0]
+    assert Mean("x", 2, 4).estimate(nothing[:2], [DiscreteGaussian(1)] * 2)["x_mean"].tolist() == [3.0]
     minus = [np.array([-5]), np.array([10**7]), np.array([-(10**7)])]
-    found = Variance("x", 2, 4).estimate(minus, [1.0, 1e6, 1e6])
+    found = Variance("x", 2, 4).estimate(minus, [DiscreteGaussian(square) for square in (1, 10**12, 10**12)])
     assert 0 <= found["x_variance_low"][0] <= found["x_variance"][0] <= found["x_variance_high"][0] <= 1
 
 

@@ -15,6 +15,7 @@ import pytest
 from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.census import KeysPerPerson
+from sfumato.mechanisms.noise import DiscreteGaussian
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, Estimand, bounding_record
 from sfumato.release.table import Released
 
@@ -191,7 +192,7 @@ class TestPictures:
 
 
 class TestWhichNumberAnIntervalIsFor:
-    CENSUS = KeysPerPerson((500, 100, 80, 60, *[0] * 21), Fraction(4))
+    CENSUS = KeysPerPerson((500, 100, 80, 60, *[0] * 21), DiscreteGaussian(Fraction(4)))
 
     def said(self, keys: str | None, *, clamped: bool = False, grows: bool = True, **changes: Any) -> Released:
         made = counted(("a", 90), ("b", 40), bounding=[bounding_record(ALL_KEYS, 2, self.CENSUS)], **changes)

@@ -15,10 +15,13 @@ import pytest
 from sfumato.accounting import zcdp_epsilon
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.census import KeysPerPerson
+from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.release import Mean, Sum, Units
 from sfumato.release.estimand import ALL_KEYS, bounding_record
 from sfumato.release.outputs import target
 from sfumato.release.table import Released
 from sfumato.release.verify import differences
+from tests.helpers.aggregating import request_of, run, source_of
 from tests.release.test_table import EMPTY, FULL, counted, table
 
 pytestmark = pytest.mark.slow
@@ -69,7 +72,7 @@ def saved_again(out: Path) -> None:
 
 def bounded() -> Released:
     """People in at most two keys, of a census that says what that dropped."""
-    census = KeysPerPerson((500, 100, 80, 60, *[0] * 21), Fraction(4))
+    census = KeysPerPerson((500, 100, 80, 60, *[0] * 21), DiscreteGaussian(Fraction(4)))
     return counted(("a", 90), ("b", 80), ("c", 70), bounding=[bounding_record(ALL_KEYS, 2, census)])
 
 
@@ -293,3 +296,50 @@ class TestTheStatement:
     def test_swapped_columns_are_told(self, tmp_path: Path) -> None:
         [told] = edited(saved(tmp_path), lambda said: said["columns"].reverse())
         assert told == "the columns, their order or their types are not the stated ones"
+
+
+EXACT = {
+    "Laplace noise": {"max_keys": 1, "aggregates": [Units(), Sum("x", 0, 5)]},
+    "Gaussian noise": {"max_keys": 8, "aggregates": [Units(), Mean("x", 0, 5)]},
+    "one release": {"max_keys": 8, "within_max_keys": True},
+    "weights": {"max_keys": 8, "aggregates": [Sum("x", 0, 5)]},
+    "decided by a census": {"max_keys": "auto"},
+}
+
+
+@pytest.fixture(scope="module", params=EXACT.values(), ids=EXACT)
+def exact(request: pytest.FixtureRequest) -> Released:
+    rows = [(person, f"k{key}", 1.0) for person in range(400) for key in range(1 + person % 2)]
+    return run(request_of(epsilon=1, delta=1e-6, **request.param), source_of(rows))
+
+
+@pytest.mark.slow
+class TestExactAccounting:
+    """Of the noise that the steps state."""
+
+    def test_follows_from_the_steps(self, exact: Released, tmp_path: Path) -> None:
+        assert exact.statement["guarantee"]["accounting"] == "exact"
+        assert exact.statement["guarantee"]["epsilon"] == 1.0
+        assert differences(target(str(saved(tmp_path, exact)))) == []
+
+    def test_less_epsilon_is_told(self, exact: Released, tmp_path: Path) -> None:
+        told = edited(saved(tmp_path, exact), lambda said: said["guarantee"].update(epsilon=0.99))
+        assert "the stated epsilon, 0.99, does not follow from the steps" in told
+
+    def test_more_noise_than_there_was_is_told(self, exact: Released, tmp_path: Path) -> None:
+        def less(said: dict[str, Any]) -> None:
+            step = said["steps"][-1]
+            if "epsilon" in step:
+                step["epsilon"] = "2"
+            else:
+                step["gaussian"][0]["variance"] = "5"
+
+        assert edited(saved(tmp_path, exact), less) == ["the stated epsilon, 1.0, does not follow from the steps"]
+
+    @pytest.mark.parametrize("broken", ["x", None, [{}], {}, "-2"])
+    def test_a_step_that_is_none_is_told(self, broken: Any, exact: Released, tmp_path: Path) -> None:
+        def spoil(said: dict[str, Any]) -> None:
+            step = said["steps"][0]
+            step["epsilon" if "epsilon" in step else "gaussian"] = broken
+
+        assert "does not follow from the steps" in " ".join(edited(saved(tmp_path, exact), spoil))

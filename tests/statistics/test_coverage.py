@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from sfumato.mechanisms import Rng, quantile_tree
-from sfumato.release.statistics import mean, variance
-from sfumato.release.statistics.base import NORMAL95, Share, Sums
+from sfumato.mechanisms.noise import DiscreteGaussian
+from sfumato.release.statistics import variance
+from sfumato.release.statistics.base import Share, Sums
 from sfumato.release.statistics.mean import Mean
 from sfumato.release.statistics.quantile import Quantile, ValueCounts
 from sfumato.release.statistics.variance import Variance
@@ -48,7 +49,11 @@ SHAPES: dict[str, tuple[dict[str, Any], Values]] = {
     "negative": ({"low": -100, "high": 20}, lambda rng, size: rng.normal(-30, 10, size)),
 }
 SIZES = [1, 6, 150]
-SHARES = {"one key per person": Share(Fraction(1, 5), 1), "many": Share(Fraction(1, 2), 40)}
+SHARES = {
+    "one key per person": Share(Fraction(1, 5), 1),
+    "many": Share(Fraction(1, 2), 40),
+    "Laplace noise": Share(Fraction(1, 2), 2, epsilon=Fraction(1)),
+}
 
 cases = pytest.mark.parametrize("shape", SHAPES)
 sizes = pytest.mark.parametrize("size", SIZES)
@@ -147,12 +152,13 @@ def test_intervals_of_variances(shape: str, size: int, share: Share) -> None:
 def test_variances_with_intervals_to_first_order_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule of before: 1.96 deviations to first order. Of few values it holds with 90 %."""
 
-    def to_first_order(self: Variance, noisy: Any, deviations: Any) -> Any:
+    def to_first_order(self: Variance, noisy: Any, laws: Any) -> Any:
+        deviations = [law.deviation for law in laws]
         people, mean, _ = variance.estimate_mean(noisy[:2], deviations[:2])
         unit = 2.0 ** (self._shift - 1)
         half = noisy[2] / people + (0.5 if self._shift else 0.0)
         parts = unit * deviations[2], 2 * mean * deviations[1], (2 * mean**2 - unit * half) * deviations[0]
-        width = NORMAL95 * np.sqrt(sum(np.square(part) for part in parts)) / people
+        width = 1.96 * np.sqrt(sum(np.square(part) for part in parts)) / people
         middle = unit * half + float(self.scale.reach) ** 2 / 2 - mean**2
         return middle - width, middle + width
 
@@ -173,6 +179,6 @@ def test_intervals_of_means(shape: str, size: int, share: Share) -> None:
 
 
 def test_means_with_narrow_intervals_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mean, "NORMAL95", 1.6)
+    monkeypatch.setattr(DiscreteGaussian, "deviations", lambda self, missed: 1.6)
     with pytest.raises(AssertionError):
         test_intervals_of_means("uniform", 150, SHARES["one key per person"])

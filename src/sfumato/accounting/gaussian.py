@@ -13,11 +13,12 @@ Thresholds add their own delta. A ledger is charged the rho of the noise that is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from typing import Any
 
 from sfumato.accounting.composition import zcdp_delta, zcdp_rho
 from sfumato.accounting.numbers import Number, positive, probability, rational, whole
@@ -35,6 +36,8 @@ _UP = 1 + 2.0**-36
 # Beyond this variance of a sum of draws the bound is as good as the exact sum, which would take long.
 _MAX_VARIANCE = 2**20
 _MAX_BLOCKS = 256
+# A variance from which one less does not count.
+_LARGE = Fraction(2**60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,16 @@ class GaussianStep:
         """Its zCDP, which a ledger is charged."""
         return self.norm_squared / (2 * self.variance)
 
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> GaussianStep:
+        """What `to_dict` wrote. Refuses what is not a step."""
+        variance, square = (rational(name, Fraction(str(told[name]))) for name in ("variance", "norm_squared"))
+        return cls(variance, square, told["coordinates"], told["of_people"] is True)
+
+    def to_dict(self) -> dict[str, Any]:
+        numbers = {"variance": str(self.variance), "norm_squared": str(self.norm_squared)}
+        return {**numbers, "coordinates": self.coordinates, "of_people": self.of_people}
+
 
 @dataclass(frozen=True)
 class GaussianLoss:
@@ -79,6 +92,19 @@ class GaussianLoss:
     """
 
     steps: tuple[GaussianStep, ...]
+
+    @classmethod
+    def of_any(cls, plans: Sequence[Sequence[GaussianStep]]) -> GaussianLoss:
+        """What is told by whichever of some plans is followed, where released numbers decide between them on the way.
+
+        As much as by one step that is no less than each plan: in the sum of |u|^2 / (variance - 1), and in the numbers
+        that move. That the plans have one rho is not used.
+        """
+        if any(step.variance <= 1 for steps in plans for step in steps):
+            return cls((GaussianStep(Fraction(1, 2), Fraction(2**20), 1),))  # no bound
+        largest = max(_mu_squared(steps) for steps in plans)
+        moved = max(sum(step.coordinates for step in steps) for steps in plans)
+        return cls((GaussianStep(_LARGE + 1, largest * _LARGE, moved),))
 
     @property
     def rho(self) -> Fraction:
@@ -125,9 +151,8 @@ class GaussianLoss:
         """e^(m kappa) times the delta of continuous noise at epsilon - 2 m kappa, m the numbers that move."""
         if any(step.variance <= 1 for step in self.steps):
             return 1.0
-        mu_squared = sum((step.norm_squared / (step.variance - 1) for step in self.steps), Fraction(0))
         slack = KAPPA * sum(step.coordinates for step in self.steps) * _UP
-        return math.exp(slack) * gaussian_delta(mu_squared, epsilon - 2 * slack) * _UP
+        return math.exp(slack) * gaussian_delta(_mu_squared(self.steps), epsilon - 2 * slack) * _UP
 
     def _exact(self, epsilon: float) -> float:
         """The mean, over the losses of all steps but the last, of the delta that the last one has at what is left."""
@@ -139,6 +164,11 @@ class GaussianLoss:
             spread = [(loss + more, mass * share) for loss, mass in spread for more, share in law.losses]
         parts = (mass * last.delta(epsilon - loss) for loss, mass in spread)
         return math.fsum(parts) * _UP + _LOST * len(self.steps)
+
+
+def _mu_squared(steps: Sequence[GaussianStep]) -> Fraction:
+    """Of continuous noise that is at most as large."""
+    return sum((step.norm_squared / (step.variance - 1) for step in steps), Fraction(0))
 
 
 def gaussian_delta(mu_squared: Number, epsilon: Number) -> float:

@@ -127,10 +127,17 @@ def counts(as_json: bool, **options: Any) -> None:
 )
 @click.option(
     "--selection",
-    type=click.Choice(["auto", "laplace", "geometric", "gaussian"]),
+    type=click.Choice(["auto", "gaussian", "weighted", "weighted_twice", "laplace", "truncated_laplace", "geometric"]),
     default="auto",
     show_default=True,
     help="The rule that selects keys.",
+)
+@click.option(
+    "--noise",
+    type=click.Choice(["auto", "gaussian", "laplace"]),
+    default="auto",
+    show_default=True,
+    help="Laplace noise is less where people have one or two keys; auto takes it there if no ledger pays.",
 )
 @click.option("--selection-share", type=ExactNumber(), metavar="SHARE", help="Share of the budget that selects keys.")
 @click.option(
@@ -166,7 +173,8 @@ def aggregate(as_json: bool, **options: Any) -> None:
     statistics = read_statistics(options)
     if options["units"] or not statistics:
         statistics = [Units(), *statistics]
-    names = ("within_max_keys", "selection_max_keys", "selection", "selection_share", "pipeline", "rebound", "keys")
+    names = ["within_max_keys", "selection_max_keys", "selection", "selection_share", "noise", "pipeline"]
+    names += ["rebound", "keys"]
     asked = {name: options[name] for name in names} | {"max_keys": read_max_keys(options["max_keys"])}
     _run(as_json, options, aggregates_job, asked, statistics)
 

@@ -8,7 +8,7 @@ post-processing, and free. Proof: proofs/release.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -21,7 +21,7 @@ from sfumato.accounting.numbers import positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.intervals import TAIL
-from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise, blamed_on
 from sfumato.mechanisms.random import Rng, checked_source
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -32,9 +32,13 @@ BOUNDS = tuple(dict.fromkeys(math.ceil(2 ** (half / 2)) for half in range(25)))
 MAX_SEEN = BOUNDS[-1]
 """More keys of one person are not told apart."""
 
-STANDS_OUT, FOLLOWS = 4, 1
-"""So many deviations make a bin count for estimates, and so many the bin after one that counts. Most bins are empty,
-and their noise must not be taken for people with thousands of keys: one of 25 does in a thousand censuses."""
+STANDS_OUT, FOLLOWS = 2 * NormalDist().cdf(-4), 2 * NormalDist().cdf(-1)
+"""A bin counts for estimates where noise is that far from zero so rarely; and the second, where the bin before counts.
+That is 4 deviations and 1, if the noise is normal. Most bins are empty, and their noise must not be taken for people
+with thousands of keys: one of 25 is in a thousand censuses."""
+
+LAWS: Mapping[str, type[DiscreteGaussian | DiscreteLaplace]] = {"variance": DiscreteGaussian, "scale": DiscreteLaplace}
+"""The laws of the noise, by what their parameter is called in statements. Never change the names."""
 
 GRID = 1000
 """Ends of intervals are multiples of 1 / GRID."""
@@ -83,40 +87,47 @@ def bins(keys: int | None = None) -> tuple[tuple[int, int | None], ...]:
 class KeyCensus:
     """The number of people in each of `bins`, each with discrete Gaussian noise of variance 1 / (2 rho).
 
-    Guarantee: rho-zCDP. A person is in one bin, and moves it by one.
+    With `epsilon` it is discrete Laplace noise of scale 1 / epsilon.
+
+    Guarantee: rho-zCDP; with `epsilon`, epsilon-DP, and `rho` covers its zCDP. A person is in one bin, and moves it
+               by one.
     Assumes:   a person's number of keys follows from that person's own rows and from what was released before. `keys`,
                where it is given, is how many keys there are in all, and public.
-    Error:     of one number, a deviation of sqrt(1 / (2 rho)); of what is dropped, see `Dropped`.
+    Error:     of one number, a deviation of sqrt(1 / (2 rho)) or sqrt(2) / epsilon; of what is dropped, see `Dropped`.
     Source:    Amin et al. (2022) ask for a private quantile here; proof in proofs/release.md.
     """
 
     rho: Fraction
     keys: int | None = None
+    epsilon: Fraction | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", positive("rho", self.rho))
-        with blamed_on("rho"):
+        if self.epsilon is not None and self.rho < positive("epsilon", self.epsilon) ** 2 / 2:
+            raise InvalidArgument("rho", "must be at least epsilon^2 / 2, where epsilon is given")
+        with blamed_on("rho" if self.epsilon is None else "epsilon"):
             self.noise  # noqa: B018
 
     @property
-    def noise(self) -> DiscreteGaussian:
-        return DiscreteGaussian(1 / (2 * self.rho))
+    def noise(self) -> Noise:
+        return DiscreteGaussian(1 / (2 * self.rho)) if self.epsilon is None else DiscreteLaplace(1 / self.epsilon)
 
     def release(self, people: Integers, rng: Rng) -> KeysPerPerson:
         """Of the number of people with n keys, by n; those with more than MAX_SEEN may be anywhere beyond it."""
         exact = exact_counts("people", people)
         sums = [int(exact[first : None if last is None else last + 1].sum()) for first, last in bins(self.keys)]
-        stream = checked_source(rng).stream(mechanism="key_census", version=1, rho=self.rho, keys=self.keys)
+        pure = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        stream = checked_source(rng).stream(mechanism="key_census", version=1, rho=self.rho, keys=self.keys, **pure)
         noisy = np.array(sums, np.int64) + self.noise.sample(stream, len(sums))
-        return KeysPerPerson(tuple(noisy.tolist()), self.noise.sigma_squared, self.keys)
+        return KeysPerPerson(tuple(noisy.tolist()), self.noise, self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class KeysPerPerson:
-    """A released census: noisy numbers of people, one for each of `bins(keys)`, with the variance of their noise."""
+    """A released census: noisy numbers of people, one for each of `bins(keys)`, with the law of their noise."""
 
     people: tuple[int, ...]
-    variance: Fraction
+    noise: Noise
     keys: int | None = None
 
     def __post_init__(self) -> None:
@@ -126,10 +137,10 @@ class KeysPerPerson:
             whole("people", number, at_least=-(2**62), at_most=2**62)
         if len(self.people) != len(bins(self.keys)):
             raise InvalidArgument("people", "must be one number for each bin")
-        positive("variance", self.variance)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"people": list(self.people), "variance": str(self.variance), "keys": self.keys}
+        law = next(name for name, kind in LAWS.items() if isinstance(self.noise, kind))
+        return {"people": list(self.people), law: str(self.noise.parameter), "keys": self.keys}
 
     def smallest_bound(self, most_dropped: Fraction) -> int:
         """The smallest bound that drops at most this share, by the estimate; the largest where none does."""
@@ -140,12 +151,12 @@ class KeysPerPerson:
         """What is dropped where each person keeps at most `max_keys` keys."""
         share = self._share(max_keys)
         low, high = self._interval(max_keys)
-        beyond = bins(self.keys)[-1][1] is None and self.people[-1] >= STANDS_OUT * self._deviation
+        beyond = bins(self.keys)[-1][1] is None and self.people[-1] >= self._least(STANDS_OUT)
         return Dropped(share, min(low, share), None if beyond else max(high, share))
 
-    @property
-    def _deviation(self) -> float:
-        return math.sqrt(self.variance)
+    def _least(self, chance: float) -> float:
+        """The number of people that noise alone is that far from zero with."""
+        return self.noise.deviations(chance) * self.noise.deviation
 
     def _share(self, max_keys: int) -> float:
         """The estimate: of the people who stand out, their keys spread evenly over each bin."""
@@ -161,7 +172,7 @@ class KeysPerPerson:
         noisy, counts = np.array(self.people, np.float64), np.zeros(len(self.people), np.bool_)
         for place, number in enumerate(self.people):
             follows = place > 0 and counts[place - 1]
-            counts[place] = number >= (FOLLOWS if follows else STANDS_OUT) * self._deviation
+            counts[place] = number >= self._least(FOLLOWS if follows else STANDS_OUT)
         return np.where(counts, noisy, 0.0)
 
     def _ends(self) -> tuple[Floats, Floats]:
@@ -201,10 +212,10 @@ class KeysPerPerson:
     def _slack(self, norms: Floats, tail: float) -> Floats:
         """What noise with weights of these norms exceeds with at most `tail`, to either side.
 
-        As if it were normal, and no less than a single bin needs, where the noise is discrete.
+        No less than a single bin needs, where the noise is discrete.
         """
-        law = DiscreteGaussian(self.variance)
-        wide = max(NormalDist().inv_cdf(1 - tail) * law.deviation, law.half_width(1 - 2 * tail))
+        law = self.noise
+        wide = max(law.deviations(2 * tail) * law.deviation, law.half_width(1 - 2 * tail))
         return np.asarray(wide * norms)
 
 

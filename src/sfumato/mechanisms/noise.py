@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -86,6 +87,13 @@ class Noise(ABC):
         """The smallest n >= 0 with P[X - Y >= n] <= probability."""
         return smallest(lambda n: self.difference_tail(n) <= probability)
 
+    def deviations(self, missed: float) -> float:
+        """So many deviations bound a weighted sum of independent draws, but for a probability of about `missed`.
+
+        As if the sum were normal; a law with heavier tails overrides it.
+        """
+        return NormalDist().inv_cdf(1 - missed / 2)
+
     def half_width(self, confidence: float = 0.95) -> int:
         """The smallest w with P[|X| <= w] >= confidence."""
         if not 0 < confidence < 1:
@@ -115,6 +123,10 @@ class DiscreteLaplace(Noise):
     @property
     def deviation(self) -> float:
         return 1 / (math.sqrt(2) * math.sinh(1 / (2 * float(self.scale))))
+
+    def deviations(self, missed: float) -> float:
+        """Those of a single draw: the tails of a sum are between its own and normal ones (proofs/noise.md)."""
+        return max(Noise.deviations(self, missed), -math.log(missed) / math.sqrt(2))
 
     def sample(self, stream: Stream, size: int) -> Integers:
         draws = np.empty(size, np.int64)

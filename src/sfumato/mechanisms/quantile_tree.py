@@ -13,6 +13,7 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.accounting.gaussian import GaussianStep
 from sfumato.accounting.numbers import positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.mechanism import MAX_GROUPS
@@ -92,7 +93,18 @@ class QuantileTree:
     @property
     def noise(self) -> DiscreteGaussian:
         """Of a node: one person moves all counts by max_values * sqrt(height * max_keys) at most, in L2."""
-        return DiscreteGaussian(self.levels * self.max_keys * self.max_values**2 / (2 * self.rho))
+        return DiscreteGaussian(self._norm_squared / (2 * self.rho))
+
+    @property
+    def step(self) -> GaussianStep:
+        """For exact accounting: each of a person's values moves one node of every level."""
+        moved = self.levels * self.max_keys * self.max_values
+        return GaussianStep(self.noise.sigma_squared, Fraction(self._norm_squared), moved)
+
+    @property
+    def _norm_squared(self) -> int:
+        """The square of what one person moves at most: all values of a key may be in one node of each level."""
+        return self.levels * self.max_keys * self.max_values**2
 
     def width(self, level: int) -> int:
         """The points below a node of a level. The root, of level 0, has them all."""

@@ -23,39 +23,42 @@ not 1); or where L_M is not L_S, or when asked to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from sfumato.mechanisms.census import BOUNDS, MAX_SEEN, KeyCensus, KeysPerPerson
+from sfumato.accounting.gaussian import GaussianLoss, largest_rho
+from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.census import BOUNDS, MAX_SEEN, KeysPerPerson
 from sfumato.mechanisms.noise import Integers
-from sfumato.release.aggregate_plan import AggregatePlan
+from sfumato.release.aggregate_plan import AggregatePlan, NoiseBudget
 from sfumato.release.bounding import count_people, count_people_and_keys, keys_per_person
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, bounding_record
-from sfumato.release.guarantee import Spending
+from sfumato.release.guarantee import ReleaseGuarantee, Spending
 from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
-from sfumato.release.request import Progress, ReleaseRequest, Rows, describe
-from sfumato.release.selection import Selection, select_keys
-from sfumato.release.statistics.base import Column
+from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
+from sfumato.release.selection import WEIGHTED, Selection, select_by_weights, select_keys
+from sfumato.release.statistics.base import Column, SummedStatistic
 from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
 
-ALGORITHM = "sfumato-aggregates/2"
-"""In digests and statements. 1 was without a census, and is not named there."""
+Noise: TypeAlias = Literal["gaussian", "laplace", "either"]
+
+ALGORITHM, EARLIER = "sfumato-aggregates/3", "sfumato-aggregates/2"
+"""In digests and statements. 2 had no weights, no exact accounting and no Laplace noise; 1 had no census, and is not
+named there."""
 
 MAX_DROPPED = Fraction(1, 20)
 """With `max_keys="auto"`, about so many (person, key) pairs are dropped at most."""
 
 RECOUNT_ABOVE = Fraction(1, 10)
 """Where bounding drops more than this, people are counted again on the released keys."""
-
-CENSUS = Fraction(1, 20)
-"""What each census takes of the budget."""
 
 EXAMPLE = 16
 
@@ -65,6 +68,7 @@ class Aggregates(ReleaseRequest):
     """Statistics by key. `max_keys` None is to be chosen by a census.
 
     `within_max_keys`: the caller states that every person has at most `max_keys` keys. They are bounded all the same.
+    `noise`: all of it is Gaussian, or Laplace noise; "either" is decided by a census with Laplace noise.
     """
 
     max_keys: int | None
@@ -75,6 +79,7 @@ class Aggregates(ReleaseRequest):
     pipeline: Pipeline = "plume"
     rebound: bool | None = None
     public: bool = False
+    noise: Noise = "gaussian"
 
     @property
     def method(self) -> str:
@@ -82,7 +87,7 @@ class Aggregates(ReleaseRequest):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {"algorithm": ALGORITHM, **self._asked, "within_max_keys": self.within_max_keys}
+        return {"algorithm": ALGORITHM, **self._asked, "within_max_keys": self.within_max_keys, "noise": self.noise}
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -102,7 +107,8 @@ class Aggregates(ReleaseRequest):
 
     @property
     def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
-        return () if self.within_max_keys else (self._asked,)
+        second = {"algorithm": EARLIER, **self._asked, "within_max_keys": self.within_max_keys}
+        return (second,) if self.within_max_keys else (second, self._asked)
 
     @property
     def bounds_again(self) -> bool:
@@ -124,30 +130,101 @@ class Aggregates(ReleaseRequest):
     @property
     def may_release_once(self) -> bool:
         """Whether the counts that select keys can be released as their distinct people."""
-        possible = Units() in self.statistics and not self.public and self.selection != "geometric"
-        return possible and self._recounts is not True
+        counts = self.selection not in ("geometric", *WEIGHTED)
+        return Units() in self.statistics and not self.public and counts and self._recounts is not True
 
     @property
     def takes_census(self) -> bool:
         """Whether there is a census of all keys: where it chooses the bound or describes a number."""
-        wanted = self.max_keys is None or self.may_release_once or not self.bounds_again
+        by_weights = self.selection in WEIGHTED or (self.selection == "auto" and self.bounds_again)
+        wanted = (self.max_keys is None and not by_weights) or self.may_release_once or not self.bounds_again
         return wanted and not self.within_max_keys and not self.public
 
+    @cached_property
+    def budget(self) -> NoiseBudget:
+        """For all steps, and for the census that decides which noise the others have."""
+        asked, guarantee = self.guarantee.asked, self.guarantee
+        if self.noise != "gaussian" and asked is not None:
+            return NoiseBudget(asked, self._whole_delta, epsilon=asked)
+        if not self.is_exact or asked is None:
+            return NoiseBudget(guarantee.rho, guarantee.delta)
+        bounds = (self.max_keys,) if self.max_keys else (BOUNDS[0], MAX_SEEN)
+        branches = (False, True) if self._recounts is None else (self._recounts,)
+        plans = [partial(AggregatePlan, self, bound, recounts) for bound in bounds for recounts in branches]
+        return self._exact_budget(plans, asked)
+
     @property
-    def census(self) -> KeyCensus:
-        """A census and its price, of all keys or of released ones."""
-        return KeyCensus(rho=CENSUS * self.guarantee.rho)
+    def _whole_delta(self) -> Fraction:
+        """For naming keys, where nothing else needs a delta."""
+        return Fraction(0) if self.public else self.guarantee.epsilon_delta
+
+    def _exact_budget(self, plans: Sequence[Callable[[NoiseBudget], AggregatePlan]], epsilon: Fraction) -> NoiseBudget:
+        """The largest with which all of these plans, one of which is followed, have this epsilon."""
+        delta, spare = self.guarantee.delta, self.guarantee.epsilon_delta - self.guarantee.delta
+
+        def loss(rho: Fraction) -> GaussianLoss:
+            steps = [each.steps() for plan in plans for each in plan(NoiseBudget(rho, delta)).possible()]
+            return GaussianLoss(tuple(steps[0])) if len(steps) == 1 else GaussianLoss.of_any(steps)
+
+        return NoiseBudget(largest_rho(loss, epsilon, spare), delta)
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether its noise is accounted exactly: where an epsilon is asked for, and no step has any other noise."""
+        if self.guarantee.asked is None:
+            return False
+        if self.noise != "gaussian":
+            return True
+        known = NoiseBudget(self.guarantee.rho, self.guarantee.delta)
+        plan = AggregatePlan(self, self.max_keys or EXAMPLE, self._recounts is True, known)
+        return all(each.gaussian for each in plan.spendings())
 
     def plan(self, max_keys: int, census: KeysPerPerson | None = None) -> AggregatePlan:
         """Everything that follows from the parameters, the bound on keys and the census of all keys."""
         recounts = self._recounts
         if recounts is None:
             recounts = census is not None and max_keys > 1 and census.dropped(max_keys).share > RECOUNT_ABOVE
-        return AggregatePlan(self, max_keys, recounts)
+        plan = AggregatePlan(self, max_keys, recounts, self.budget)
+        return plan if self.noise != "either" else self._after_census(plan)
+
+    def _after_census(self, plan: AggregatePlan) -> AggregatePlan:
+        """The plan with the better noise, for what a census with Laplace noise has left of epsilon."""
+        census = self.budget.census()
+        left = self.budget.amount - (census.epsilon or 0)
+        pure = replace(plan, prepaid=census, budget=replace(self.budget, amount=left))
+        made = partial(replace, plan, prepaid=census)
+        gaussian = made(budget=self._exact_budget([lambda budget: made(budget=budget)], left))
+        return pure if not plan.recounts and is_better(pure, gaussian) else gaussian
+
+    def with_better_noise(self) -> Aggregates:
+        """The same request with Laplace noise, where that is possible and better for every number."""
+        if not self.can_be_pure:
+            return self
+        if self.max_keys is None:
+            decides = self.takes_census and self.statistics == (Units(),) and self._recounts is None
+            return replace(self, noise="either") if decides else self
+        pure = replace(self, noise="laplace")
+        plans = [request.plan(self.max_keys) for request in (pure, self)]
+        return pure if _possible(plans[0]) and is_better(*plans) else self
+
+    @property
+    def can_be_pure(self) -> bool:
+        """Whether all noise can be Laplace noise."""
+        names_keys = self.selection in ("auto", "laplace", "truncated_laplace", "geometric")
+        sums = all(isinstance(each, SummedStatistic) for each in self.statistics)
+        return self.guarantee.asked is not None and names_keys and sums and not without_bounds(self.statistics)
 
     def spendings(self) -> list[Spending]:
         """For a bound that is still to be chosen: as if it were `EXAMPLE`; and as if people were not counted again."""
-        return self.plan(self.max_keys or EXAMPLE).spendings()
+        return self._example.spendings()
+
+    @property
+    def promised(self) -> ReleaseGuarantee:
+        return self._example.promised
+
+    @cached_property
+    def _example(self) -> AggregatePlan:
+        return self.plan(self.max_keys or EXAMPLE)
 
     @property
     def assumptions(self) -> list[str]:
@@ -168,7 +245,8 @@ class Aggregates(ReleaseRequest):
         """Refuse a budget that cannot buy anything, whatever bounds will be chosen or found and whatever is decided."""
         for max_keys in (self.max_keys,) if self.max_keys else (BOUNDS[0], BOUNDS[-1]):
             for recounts in (False, True) if self._recounts is None else (self._recounts,):
-                AggregatePlan(self, max_keys, recounts).check()
+                plan = AggregatePlan(self, max_keys, recounts, self.budget)
+                (plan if self.noise != "either" else self._after_census(plan)).check()
 
     def table(self, rows: Rows, progress: Progress) -> Released:
         plan, counts, census = self._count(rows)
@@ -190,31 +268,33 @@ class Aggregates(ReleaseRequest):
         statistics = [found.get(statistic, statistic) for statistic in self.statistics]
         learned = {**plan.to_dict(statistics), "bounds": describe_bounds(bounds)}
         spent, estimands = plan.spendings(found), plan.estimands(statistics)
-        table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands)
+        table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands, plan.promised)
         return replace(table, statement={**table.statement, "bounding": bounding})
 
-    def _count(self, rows: Rows) -> tuple[AggregatePlan, Integers, KeysPerPerson | None]:
-        """The plan, the people of every key, each in at most L_S keys, and the census of all keys if there is one."""
-        if self.public:
-            return self.plan(self.max_keys or MAX_SEEN), np.zeros(0, np.int64), None
-        contributions, order, most = rows.contributions, rows.order("select"), MAX_SEEN + 1
-        rng = rows.rng.child(census=ALL_KEYS)
-        if self.max_keys is None:
-            census = self.census.release(keys_per_person(contributions, most), rng)
-            plan = self.plan(census.smallest_bound(MAX_DROPPED), census)
-            return plan, count_people(contributions, order, max_keys=plan.selection_max_keys), census
-        bound = self.selection_max_keys or self.max_keys
+    def _count(self, rows: Rows) -> tuple[AggregatePlan, Integers | None, KeysPerPerson | None]:
+        """The plan, the people of every key, each in at most L_S keys, where they are needed; and the census."""
         if not self.takes_census:
-            return self.plan(self.max_keys), count_people(contributions, order, max_keys=bound), None
+            return self.plan(self.max_keys or MAX_SEEN), None, None
+        contributions, order, most = rows.contributions, rows.order("select"), MAX_SEEN + 1
+        taken, rng = self.budget.census(), rows.rng.child(census=ALL_KEYS)
+        if self.max_keys is None:
+            census = taken.release(keys_per_person(contributions, most), rng)
+            return self.plan(census.smallest_bound(MAX_DROPPED), census), None, census
+        bound = self.selection_max_keys or self.max_keys
         counts, people = count_people_and_keys(contributions, order, max_keys=bound, most=most)
-        census = self.census.release(people, rng)
+        census = taken.release(people, rng)
         return self.plan(self.max_keys, census), counts, census
 
-    def _select(self, plan: AggregatePlan, counts: Integers, rows: Rows) -> tuple[Integers, dict[str, Column]]:
+    def _select(self, plan: AggregatePlan, counts: Integers | None, rows: Rows) -> tuple[Integers, dict[str, Column]]:
         """The codes of S, and the noisy counts that selected them where these are the answer."""
-        if plan.rule is None:
+        if not plan.rules:
             return np.arange(rows.contributions.size), {}
-        return select_keys(plan.rule, counts, rows.rng.child(purpose="select"), publishes_counts=plan.one_release)
+        if plan.weighted_rules:
+            return select_by_weights(plan.weighted_rules, rows), {}
+        [rule] = plan.rules
+        if counts is None:
+            counts = count_people(rows.contributions, rows.order("select"), max_keys=plan.selection_max_keys)
+        return select_keys(rule, counts, rows.rng.child(purpose="select"), publishes_counts=plan.one_release)
 
     def _bound_again(
         self, plan: AggregatePlan, rows: Rows, codes: Integers
@@ -233,3 +313,16 @@ class Aggregates(ReleaseRequest):
         census = plan.released_census.release(bounded.people_by_keys(), rows.rng.child(census=RELEASED_KEYS))
         plan = replace(plan, chosen=census.smallest_bound(MAX_DROPPED))
         return plan, replace(bounded, max_keys=plan.max_keys), census
+
+
+def is_better(one: AggregatePlan, other: AggregatePlan) -> bool:
+    """Whether nothing is worse under the first plan than under the second."""
+    return all(mine <= yours for mine, yours in zip(one.errors(), other.errors(), strict=True))
+
+
+def _possible(plan: AggregatePlan) -> bool:
+    try:
+        plan.check()
+    except InvalidArgument:
+        return False
+    return True

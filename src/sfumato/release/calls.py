@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypedDict, Unpack, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, Unpack, get_args
 
 from sfumato.accounting.numbers import Number, positive, whole
 from sfumato.config import Config, load_config
@@ -18,7 +19,7 @@ from sfumato.release.counts import Counts, Method
 from sfumato.release.guarantee import ReleaseGuarantee, as_written
 from sfumato.release.job import Job, Payer
 from sfumato.release.request import Progress, budget_share, quiet, without_bounds
-from sfumato.release.selection import Selection
+from sfumato.release.selection import WEIGHTED, Selection
 from sfumato.release.source import Reading
 from sfumato.release.statistics import STATISTICS
 from sfumato.release.statistics.base import Statistic
@@ -26,6 +27,8 @@ from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 P = ParamSpec("P")
+
+NoiseOption: TypeAlias = Literal["auto", "gaussian", "laplace"]
 
 STATISTICS_SHARE = Fraction(1, 2)
 """What statistics on the keys that PCR finds take of the budget, unless it is given."""
@@ -121,6 +124,7 @@ def aggregates_job(
     selection_max_keys: int | None = None,
     selection_share: Number | None = None,
     pipeline: Pipeline = "plume",
+    noise: NoiseOption = "auto",
     rebound: bool | None = None,
     keys: str | PathLike[str] | None = None,
     auto_bounds: bool = False,
@@ -134,14 +138,18 @@ def aggregates_job(
     there is no census, and the intervals of people are for the true number. State it only if you know it without the
     rows. Keys are selected by noisy counts, in which a person counts for `selection_max_keys`; or they are public, and
     `keys` is a file of them. `rebound` says whether people are counted again on the selected keys; by default the
-    census decides.
+    census decides. `noise` is "gaussian" or "laplace"; "auto" takes Laplace noise where that is better for every number
+    and no ledger pays, which is where a person has one or two keys. It needs an epsilon.
     """
     _one_of("selection", selection, Selection)
     _one_of("pipeline", pipeline, Pipeline)
+    _one_of("noise", noise, NoiseOption)
     if keys is not None and not (selection == "auto" and selection_max_keys is None and selection_share is None):
         raise InvalidArgument("keys", "are public, so nothing is selected; leave selection's options out")
     if within_max_keys and max_keys == "auto":
         raise InvalidArgument("within_max_keys", "needs max_keys: the number of keys that no person is above")
+    if pipeline == "fast" and selection in WEIGHTED:
+        raise InvalidArgument("selection", "by weights does not go with the fast pipeline, which bounds once")
     if pipeline == "fast" and selection_max_keys not in (None, max_keys):
         raise InvalidArgument("selection_max_keys", "must be max_keys with the fast pipeline, which bounds once")
     statistics = _check_statistics(aggregates, auto_bounds=auto_bounds)
@@ -161,7 +169,22 @@ def aggregates_job(
         public=keys is not None,
         source=_origin(source, around, keys),
     )
+    if noise == "laplace":
+        request = _with_laplace_noise(request)
+    elif noise == "auto" and around.get("config") is None:
+        request = request.with_better_noise()
     return _job(request, source, keys=keys, **around)
+
+
+def _with_laplace_noise(request: Aggregates) -> Aggregates:
+    if request.guarantee.asked is None:
+        raise InvalidArgument("noise", "of Laplace is accounted by epsilon; give epsilon instead of rho")
+    if request.max_keys is None:
+        raise InvalidArgument("noise", "of Laplace needs max_keys as a number; with a large one Gaussian noise is less")
+    if not request.can_be_pure:
+        problem = "of Laplace is for people, rows, sums, means and variances with bounds; use gaussian for the others"
+        raise InvalidArgument("noise", problem)
+    return replace(request, noise="laplace")
 
 
 def _running(make: Callable[P, Job], summary: str) -> Callable[P, Released]:

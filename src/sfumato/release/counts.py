@@ -239,7 +239,7 @@ class Counts(ReleaseRequest):
         if self.statistics:
             learned["max_keys"] = max_keys
         spent = self._with_statistics(found.spent, max_keys, known)
-        table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands)
+        table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands, self.guarantee)
         return replace(table, statement={**table.statement, "bounding": list(found.bounding)})
 
     def _count(self, rows: Rows, progress: Progress) -> CountedKeys:

@@ -4,25 +4,36 @@ A release is delta-approximate rho-zCDP: rho pays for noise, delta for naming ke
 expect (epsilon, delta). Of a given (epsilon, delta), half of delta pays for naming keys and the other half for the
 conversion; where no key is named, the conversion has all of it. Of a given (rho, delta), delta is what naming keys may
 take, and the statement gives epsilon at twice that.
+
+Where epsilon was given and all noise is Gaussian or Laplace noise, the conversion of zCDP is not needed: the noise is
+accounted exactly, and less of it is enough. The epsilons of Laplace noise add up, what is left of epsilon is that of
+all Gaussian noise together, and thresholds add their delta (proofs/gaussian.md). rho is then the zCDP of the noise that
+is drawn, which is what a ledger is charged.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sfumato.accounting import Charge
 from sfumato.accounting.composition import zcdp_epsilon, zcdp_rho
+from sfumato.accounting.gaussian import GaussianStep
 from sfumato.accounting.groups import group_promise
 from sfumato.accounting.numbers import Number, positive, probability
 from sfumato.errors import InvalidArgument
 from sfumato.explain.losses import GROUPS
 from sfumato.query.policy import Prices
 
-CONVERSION = "optimal conversion of zCDP (Canonne, Kamath, Steinke 2020), rounded up"
+Accounting: TypeAlias = Literal["zcdp", "exact"]
+
+CONVERSIONS: dict[Accounting, str] = {
+    "zcdp": "optimal conversion of zCDP (Canonne, Kamath, Steinke 2020), rounded up",
+    "exact": "exact accounting of the noise that is drawn, rounded up",
+}
 TOLD_AT = Fraction(1, 10**6)
 """The delta at which epsilon is stated, where none was given."""
 
@@ -42,6 +53,11 @@ class ReleaseGuarantee:
     given: str = field(default="rho", compare=False)
     """What the caller gave, for refusals."""
 
+    asked: Fraction | None = field(default=None, compare=False)
+    """The epsilon that the caller gave, if it was that, as a float that is not above it."""
+
+    accounting: Accounting = "zcdp"
+
     @classmethod
     def of(
         cls, rho: Number | None, epsilon: Number | None, delta: Number | None, *, names_keys: bool
@@ -55,7 +71,9 @@ class ReleaseGuarantee:
         if epsilon is not None:
             spent = whole / 2 if names_keys else Fraction(0)
             given = positive("epsilon", as_written(epsilon), at_most=100)
-            return cls._convert(Fraction(zcdp_rho(given, whole - spent)), spent, whole, "epsilon")
+            found = cls._convert(Fraction(zcdp_rho(given, whole - spent)), spent, whole, "epsilon")
+            near = float(given)
+            return replace(found, asked=Fraction(near if near <= given else math.nextafter(near, 0)))
         spent = whole if names_keys else Fraction(0)
         if whole + spent >= 1:
             raise InvalidArgument("delta", "must be below 1/2; use 1e-6 or so")
@@ -67,20 +85,30 @@ class ReleaseGuarantee:
             raise InvalidArgument(given, "is so small that it buys nothing; 0.1 to 5 are usual")
         return cls(rho, delta, zcdp_epsilon(rho, whole - delta), whole, given)
 
+    def exact(self, spent: Sequence[Spending]) -> ReleaseGuarantee:
+        """The epsilon that was asked for, by exact accounting of what is spent. Laplace noise alone needs no delta."""
+        rho, delta = (sum((getattr(each, name) for each in spent), Fraction(0)) for name in ("rho", "delta"))
+        whole = self.epsilon_delta if any(each.gaussian for each in spent) else delta
+        return replace(
+            self, rho=rho, delta=delta, epsilon=float(self.asked or 0), epsilon_delta=whole, accounting="exact"
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        return {
+        told = {
             "rho": str(self.rho),
             "delta": str(self.delta),
             "epsilon": self.epsilon,
             "epsilon_delta": str(self.epsilon_delta),
-            "conversion": CONVERSION,
+            "conversion": CONVERSIONS[self.accounting],
         }
+        return told if self.accounting == "zcdp" else {**told, "accounting": self.accounting}
 
     def __str__(self) -> str:
         """The conversion that was used, in one line."""
         approximate = f" but for delta {float(self.delta):.3g}" if self.delta else ""
         pair = f"epsilon {self.epsilon:.4g} at delta {float(self.epsilon_delta):.3g}"
-        return f"rho {float(self.rho):.5g} of zCDP{approximate}, which is {pair} by the {CONVERSION}"
+        zcdp, by = f"rho {float(self.rho):.5g} of zCDP{approximate}", f"by the {CONVERSIONS[self.accounting]}"
+        return f"{zcdp}, which is {pair} {by}" if self.accounting == "zcdp" else f"{pair}, {by}; {zcdp}"
 
     def to_groups(self, spent: Sequence[Spending]) -> list[dict[str, Any]]:
         """What is promised to several people together; empty if a step does not say what it shows of them.
@@ -109,16 +137,26 @@ class ReleaseGuarantee:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """One thing that the budget is spent on. `group_delta` is its delta for several people, if it names keys."""
+    """One thing that the budget is spent on. `group_delta` is its delta for several people, if it names keys.
+
+    For exact accounting: `gaussian` is its Gaussian noise, or `epsilon` what its Laplace noise promises.
+    """
 
     purpose: str
     law: str
     rho: Fraction
     delta: Fraction = Fraction(0)
     group_delta: Callable[[int], float] | None = field(default=None, compare=False, repr=False)
+    gaussian: tuple[GaussianStep, ...] = ()
+    epsilon: Fraction | None = None
 
-    def to_dict(self) -> dict[str, str]:
-        return {"purpose": self.purpose, "law": self.law, "rho": str(self.rho), "delta": str(self.delta)}
+    def to_dict(self, accounting: Accounting = "zcdp") -> dict[str, Any]:
+        told = {"purpose": self.purpose, "law": self.law, "rho": str(self.rho), "delta": str(self.delta)}
+        if accounting == "zcdp":
+            return told
+        if self.epsilon is not None:
+            return {**told, "epsilon": str(self.epsilon)}
+        return {**told, "gaussian": [step.to_dict() for step in self.gaussian]}
 
 
 def root(square: Fraction) -> Fraction:

@@ -37,7 +37,7 @@ from sfumato.release import outputs
 from sfumato.release.request import Progress, ReleaseRequest, quiet
 from sfumato.release.source import Source, locate_table, open_source, open_table, tables_of_source
 from sfumato.release.table import Released
-from sfumato.spending import Purchase, SingleFlight, spend, without_frames
+from sfumato.spending import Purchase, SingleFlight, forfeit, spend, without_frames
 from sfumato.wire import AccountStanding
 
 COULD_NOT = "the rows could not be read, and nothing was released"
@@ -120,10 +120,10 @@ class Job:
         spent = request.spendings()
         told: dict[str, Any] = {
             "method": request.method,
-            "guarantee": request.guarantee.to_dict(),
-            "groups": request.guarantee.to_groups(spent),
+            "guarantee": request.promised.to_dict(),
+            "groups": request.promised.to_groups(spent),
             "parameters": request.parameters,
-            "steps": [each.to_dict() for each in spent],
+            "steps": [each.to_dict(request.promised.accounting) for each in spent],
         }
         return told | self._price()
 
@@ -173,6 +173,7 @@ class Job:
                 if self.out is not None:
                     self.out.check(overwrite=overwrite)
             else:
+                self._forfeit_earlier(ledger, debit)
                 source = stack.enter_context(self._checked_source(overwrite=overwrite))
                 key = noise_key.read_key(self.payer.config.key_file)
                 debit = self._debit(noise_key.epoch(key))
@@ -187,6 +188,17 @@ class Job:
             settled = spend(purchase, ledger, SingleFlight(), _now())
             self._check_same(json.loads(settled.body))
             return _unpack(ledger.payload(debit.atom))
+
+    def _forfeit_earlier(self, ledger: Ledger, debit: Debit) -> None:
+        """Close what an earlier algorithm reserved for this job: what it would have released is not known any more."""
+        held = ledger.reservation(debit.own.name, debit.digest)
+        if held is not None and held.request.get("request") != self.digest:
+            forfeit(held, ledger, _now())
+            raise Conflict(
+                f"job {self.name} was begun by an earlier version of Sfumato and not finished. What it reserved is "
+                "spent, because this version has other noise. Run it again to release the table under a new charge",
+                reused=True,
+            )
 
     def _is_finished(self, ledger: Ledger, debit: Debit) -> bool:
         """Whether the ledger has the table of this job, and not only its reservation."""
@@ -283,7 +295,7 @@ class Job:
     def _step(self) -> Step:
         assert self.payer is not None  # noqa: S101
         prices = self.payer.config.budgets[self.payer.budget].prices
-        return Step("histogram", self.request.guarantee.charge(prices))
+        return Step("histogram", self.request.promised.charge(prices))
 
     def _reveal(self, payload: str) -> Revealed:
         return Revealed(json.dumps(json.loads(payload)["statement"]), (self._step,))

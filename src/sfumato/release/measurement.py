@@ -16,7 +16,7 @@ from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import KeyOrder, Pairs, fold_pairs, keys_per_person
 from sfumato.release.estimand import Estimand
-from sfumato.release.guarantee import Spending, root
+from sfumato.release.guarantee import ReleaseGuarantee, Spending, root
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.statement import key_columns, statistic_columns
 from sfumato.release.statistics.base import Column, Share, Statistic
@@ -134,7 +134,10 @@ def laws_in_words(
         if not known:
             drawn = replace(statistic, low=_WIDEST[0], high=_WIDEST[1])  # type: ignore[type-var]
         laws = "; ".join(f"{name}: {law}" for name, law in drawn.laws(share).items())
-        spent.append(Spending(", ".join(statistic.names), laws if known else "as the bounds will need", share.rho))
+        told = laws if known else "as the bounds will need"
+        steps = drawn.steps(share) if known else ()
+        names = ", ".join(statistic.names)
+        spent.append(Spending(names, told, share.rho, gaussian=steps, epsilon=share.epsilon))
     return spent
 
 
@@ -164,6 +167,7 @@ def build_table(
     spent: Sequence[Spending],
     found: Mapping[str, Any],
     estimands: Sequence[Estimand],
+    promised: ReleaseGuarantee,
 ) -> Released:
     """The table and its statement: the largest first by its first statistic, ties in the fixed order of codes.
 
@@ -180,4 +184,4 @@ def build_table(
         values = columns[column["name"]]
         data[column["name"]] = values if isinstance(values, list) else values[order]
     kinds = {column["name"]: column["type"] for column in entries}
-    return Released(kinds, data, request.statement(entries, spent, **found))
+    return Released(kinds, data, request.statement(entries, spent, promised, **found))

@@ -37,6 +37,8 @@ class ReleaseRequest(ABC):
 
     reading: Reading
     guarantee: ReleaseGuarantee
+    """What was asked for, by the conversion of zCDP."""
+
     statistics: tuple[Statistic, ...] = ()
     source: str = ""
     """Where the rows come from, as it was written: part of the request's digest, and never shown."""
@@ -65,6 +67,11 @@ class ReleaseRequest(ABC):
     @abstractmethod
     def spendings(self) -> list[Spending]:
         """What the budget is spent on, and the noise that it buys: known before a row is read."""
+
+    @property
+    def promised(self) -> ReleaseGuarantee:
+        """What is promised, and charged to a ledger."""
+        return self.guarantee
 
     @property
     def assumptions(self) -> list[str]:
@@ -112,7 +119,7 @@ class ReleaseRequest(ABC):
             return self.table(rows, progress)
 
     def statement(
-        self, columns: Sequence[Mapping[str, Any]], spent: Sequence[Spending], **found: Any
+        self, columns: Sequence[Mapping[str, Any]], spent: Sequence[Spending], promised: ReleaseGuarantee, **found: Any
     ) -> dict[str, Any]:
         """The statement beside the table; `found` are parameters that were found on the way."""
         return {
@@ -121,10 +128,10 @@ class ReleaseRequest(ABC):
             "method": self.method,
             "unit": self.reading.unit,
             "neighbours": NEIGHBOURS,
-            "guarantee": self.guarantee.to_dict(),
-            "groups": self.guarantee.to_groups(spent),
+            "guarantee": promised.to_dict(),
+            "groups": promised.to_groups(spent),
             "parameters": {**self.parameters, **found},
-            "steps": [each.to_dict() for each in spent],
+            "steps": [each.to_dict(promised.accounting) for each in spent],
             "rules": list(RULES),
             "columns": list(columns),
         }

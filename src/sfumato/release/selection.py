@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.intervals import selected_interval
 from sfumato.mechanisms.key_selection import (
     GaussianRule,
@@ -19,62 +18,72 @@ from sfumato.mechanisms.key_selection import (
     KeySelection,
     LaplaceRule,
     ThresholdRule,
+    TruncatedLaplaceRule,
 )
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
+from sfumato.mechanisms.weighted_selection import WeightedRule
+from sfumato.release.bounding import sum_weights
 from sfumato.release.guarantee import root
-from sfumato.release.statistics.base import Column
+from sfumato.release.request import Rows
+from sfumato.release.statistics.base import Column, describe_law
 
-Selection: TypeAlias = Literal["auto", "laplace", "geometric", "gaussian"]
+Selection: TypeAlias = Literal[
+    "auto", "laplace", "truncated_laplace", "geometric", "gaussian", "weighted", "weighted_twice"
+]
 
 PEOPLE = 8 * 10**9
 """A threshold above the number of people on earth keeps nothing."""
 
+WEIGHTED_KEYS = 2**10
+"""The most keys that a person counts for in weighted selection, unless it is given: more cost little there."""
+
+FIRST_ROUND = Fraction(1, 20)
+"""What the first of two rounds takes: it finds the keys that nearly everyone has."""
+
+
+WEIGHTED: frozenset[Selection] = frozenset(("weighted", "weighted_twice"))
+BY_EPSILON: Mapping[Selection, type[LaplaceRule | GeometricRule]] = {
+    "laplace": LaplaceRule,
+    "truncated_laplace": TruncatedLaplaceRule,
+    "geometric": GeometricRule,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class SelectionBudget:
-    """What a rule may spend, where a person counts for `max_keys` keys."""
+    """What selection may spend, where a person counts for `max_keys` keys. With `epsilon`, it spends that alone."""
 
     rho: Fraction
     delta: Fraction
     max_keys: int
+    epsilon: Fraction | None = None
 
-    def choose_rule(self, selection: Selection, *, publishes_counts: bool) -> KeyRule:
-        """The rule that was asked for or, for "auto", the one that keeps the smallest keys."""
-        makers: dict[str, Callable[[], KeyRule]] = {
-            "gaussian": self._gaussian,
-            "laplace": self._laplace,
-            "geometric": self._geometric,
-        }
-        if selection != "auto":
-            return makers[selection]()
-        names = ["gaussian", "laplace"] if publishes_counts else list(makers)
-        rules = [rule for name in names if (rule := _possible(makers[name])) is not None]
-        return min(rules, key=halfway) if rules else self._gaussian()
+    def rules(self, selection: Selection) -> tuple[KeyRule, ...]:
+        """The rules that `selection` names, one for each round."""
+        if selection == "weighted_twice":
+            first = FIRST_ROUND * self.rho, FIRST_ROUND * self.delta
+            return self._weighted(*first), self._weighted(self.rho - first[0], self.delta - first[1])
+        if selection == "weighted":
+            return (self._weighted(self.rho, self.delta),)
+        if selection == "gaussian":
+            return (GaussianRule(total=self.rho, delta=self.delta, max_keys=self.max_keys),)
+        # A rule of epsilon / L per key is epsilon^2 / (2 L) zCDP.
+        epsilon = root(2 * self.max_keys * self.rho) if self.epsilon is None else self.epsilon
+        return (BY_EPSILON[selection](epsilon=epsilon, delta=self.delta, max_keys=self.max_keys),)
 
-    def _gaussian(self) -> KeyRule:
-        return GaussianRule(total=self.rho, delta=self.delta, max_keys=self.max_keys)
-
-    def _laplace(self) -> KeyRule:
-        return LaplaceRule(epsilon=self._epsilon, delta=self.delta, max_keys=self.max_keys)
-
-    def _geometric(self) -> KeyRule:
-        return GeometricRule(epsilon=self._epsilon, delta=self.delta, max_keys=self.max_keys)
-
-    @property
-    def _epsilon(self) -> Fraction:
-        """A rule of epsilon / L per key is epsilon^2 / (2 L) zCDP."""
-        return root(2 * self.max_keys * self.rho)
+    def _weighted(self, rho: Fraction, delta: Fraction) -> KeyRule:
+        return WeightedRule(total=rho, delta=delta, max_keys=self.max_keys)
 
 
-def _possible(make: Callable[[], KeyRule]) -> KeyRule | None:
-    """The rule, if its noise can be drawn and its threshold be computed."""
-    try:
-        rule = make()
-        halfway(rule)
-    except InvalidArgument:
-        return None
-    return rule
+def select_by_weights(rules: Sequence[WeightedRule], rows: Rows) -> Integers:
+    """The codes of the keys that are kept, ascending, by one round per rule: each without what is kept already."""
+    found = np.zeros(0, np.int64)
+    for number, rule in enumerate(rules):
+        sums = sum_weights(rows.contributions, rows.order("select"), rule.weights, without=found)
+        kept, _ = select_keys(rule, sums, rows.rng.child(purpose="select", round=number), publishes_counts=False)
+        found = np.union1d(found, kept)
+    return found
 
 
 def select_keys(
@@ -104,10 +113,12 @@ def selection_columns(rule: KeyRule, selection: KeySelection) -> dict[str, Colum
     return {"units": noisy, **ends}
 
 
-def halfway(rule: KeyRule) -> int:
-    """The number of people with which a key is kept about half of the time."""
+def halfway(rule: KeyRule, keys: int = 1) -> int:
+    """The number of people, with so many keys each, with which a key is kept about half of the time."""
     if isinstance(rule, ThresholdRule):
         return rule.threshold
+    if isinstance(rule, WeightedRule):
+        return math.ceil(rule.threshold / int(rule.weights[min(keys, rule.max_keys)]))
     assert isinstance(rule, GeometricRule)  # noqa: S101
     low, high = 0, 1
     while float(rule.probabilities(np.array([high]))[0]) < 0.5 and high <= PEOPLE:
@@ -120,8 +131,8 @@ def halfway(rule: KeyRule) -> int:
 
 def describe_rule(rule: KeyRule) -> str:
     """The noise of a rule and its threshold, in words."""
+    if isinstance(rule, WeightedRule):
+        return f"discrete Gaussian on weights, a key of {halfway(rule):,} people with no other is kept half of the time"
     if isinstance(rule, ThresholdRule):
-        return (
-            f"discrete {rule.noise.family.title()}, deviation {rule.noise.deviation:,.4g}, threshold {rule.threshold:,}"
-        )
+        return f"{describe_law(rule.noise)}, deviation {rule.noise.deviation:,.4g}, threshold {rule.threshold:,}"
     return f"truncated geometric, a key of {halfway(rule):,} people is kept half of the time"

@@ -173,9 +173,11 @@ class Released:
         rho, delta, told_at = (float(Fraction(guarantee[name])) for name in ("rho", "delta", "epsilon_delta"))
         approximate = f" but for delta {delta:.3g}" if delta else ""
         epsilon = math.ceil(guarantee["epsilon"] * 1000) / 1000
+        zcdp, pair = f"rho {rho:.5g} of zCDP{approximate}", f"epsilon {epsilon:,} at delta {told_at:.3g}"
+        is_exact = guarantee.get("accounting") == "exact"
         lines = {
             "unit": f"{self.statement['unit']}: {self.statement['neighbours']}",
-            "guarantee": f"rho {rho:.5g} of zCDP{approximate}, which is epsilon {epsilon:,} at delta {told_at:.3g}",
+            "guarantee": f"{pair}; {zcdp}" if is_exact else f"{zcdp}, which is {pair}",
             "conversion": guarantee["conversion"],
             **groups_line(self.statement.get("groups") or ()),
             "statistics": ", ".join(map(heading, self.statistics)),

@@ -11,16 +11,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sfumato.accounting import zcdp_epsilon
+from sfumato.accounting.gaussian import GaussianLoss, GaussianStep
 from sfumato.accounting.numbers import whole
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.census import KeysPerPerson
+from sfumato.mechanisms.census import LAWS, KeysPerPerson
 from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.estimand import bounding_records
 from sfumato.release.outputs import Target
@@ -127,18 +128,43 @@ def _accounts(statement: Mapping[str, Any]) -> Iterator[str]:
     if rho is None or delta is None or whole is None:
         yield "the guarantee is not stated in exact numbers"
         return
-    yield from _epsilon(guarantee["epsilon"], rho, whole - delta)
-    yield from _groups(statement.get("groups", []), rho, whole - delta)
+    if guarantee.get("accounting") == "exact":
+        yield from _exact_epsilon(guarantee["epsilon"], steps, whole - delta)
+    else:
+        yield from _epsilon(guarantee["epsilon"], rho, whole - delta)
+    yield from _groups(statement.get("groups", []), guarantee["epsilon"], rho, whole - delta)
 
 
-def _groups(groups: object, rho: Fraction, spare: Fraction) -> Iterator[str]:
+def _exact_epsilon(stated: float, steps: Sequence[Mapping[str, Any]], spare: Fraction) -> Iterator[str]:
+    """The epsilons of Laplace noise add up, and the rest is that of all Gaussian noise together."""
+    gaussian: list[GaussianStep] = []
+    left = Fraction(stated)
+    try:
+        for step in steps:
+            if "epsilon" in step:
+                left -= abs(Fraction(step["epsilon"]))
+                continue
+            parts = [GaussianStep.from_dict(each) for each in step["gaussian"]]
+            gaussian += parts
+            if not 0 < sum(part.rho for part in parts) <= Fraction(step["rho"]):
+                left = Fraction(-1)
+        follows = left >= 0
+        if follows and gaussian:
+            follows = GaussianLoss(tuple(gaussian)).delta(left) <= spare * (1 + TOLERANCE)
+    except (InvalidArgument, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+        follows = False
+    if not follows:
+        yield f"the stated epsilon, {stated:,}, does not follow from the steps"
+
+
+def _groups(groups: object, alone: float, rho: Fraction, spare: Fraction) -> Iterator[str]:
     """Whether what is promised to several people follows from rho. What naming keys shows of them is not checked."""
     for group in groups if isinstance(groups, list) else [{}]:
         try:
             people, epsilon, delta, shown = (group[name] for name in ("people", "epsilon", "delta", "shown"))
             if epsilon is None:
                 continue
-            due = zcdp_epsilon(people**2 * rho, spare)
+            due = zcdp_epsilon(people**2 * rho, spare) if spare else people * alone
             follows = math.isclose(epsilon, due, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
             follows = follows and math.isclose(delta, shown + float(spare), rel_tol=TOLERANCE)
         except (InvalidArgument, KeyError, TypeError):
@@ -163,9 +189,10 @@ def _bounding(statement: Mapping[str, Any]) -> Iterator[str]:
     for record in bounding_records(statement):
         try:
             stored = record["census"]
-            census = KeysPerPerson(tuple(stored["people"]), _exact(stored["variance"]) or Fraction(0), stored["keys"])
+            [(law, parameter)] = [(LAWS[name], _exact(stored[name])) for name in LAWS if name in stored]
+            census = KeysPerPerson(tuple(stored["people"]), law(parameter or Fraction(0)), stored["keys"])
             again = census.dropped(whole("max_keys", record["max_keys"], at_least=1, at_most=MAX_KEYS))
-        except (KeyError, TypeError, InvalidArgument):
+        except (KeyError, TypeError, ValueError, InvalidArgument):
             yield "a census in the statement is not what it should be"
             continue
         stated = [record.get(name) for name in ("dropped", "dropped_low", "dropped_high")]

@@ -38,5 +38,5 @@ def render_plan(job: Job, plan: dict[str, Any]) -> RenderableType:
         cost = [f"It would take {charge} of {'; and of '.join(left)}." if charge else paid]
     several = [f"Several people together: {words}." for words in groups_line(plan["groups"]).values()]
     unread = "No row was read and nothing was charged."
-    promised = f"Guarantee: {job.request.guarantee}."
+    promised = f"Guarantee: {job.request.promised}."
     return Group(grid, "", paragraphs(promised, *several, *cost, *job.request.assumptions, unread))

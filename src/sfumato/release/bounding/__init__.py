@@ -6,7 +6,8 @@ Guarantee: for every secret and label, person p keeps exactly min(L, n) of p's n
 the secret, the label, p's value and the values of p's own keys. So one more person (or one less) does not change what
 other people keep: at most L counts move, each by one, all in the same direction. No assumption on the hash is needed.
 The same pairs are kept for `count_people` and for `fold_pairs`; what `fold_pairs` sees of a pair is a function of that
-pair's own rows. `keys_per_person` counts a person at one place, by that person's own keys.
+pair's own rows. `keys_per_person` counts a person at one place, by that person's own keys, and what `sum_weights` adds
+for a person follows from that person's own keys too.
 
 Argument. Behind every value stand 64 bits, a fixed function of the value. p's keys are ordered by (h, bits, value),
 where h is ORDER_BITS of a mix of the secret, the label, the bits of p and those of the key: a total order on p's keys,
@@ -34,6 +35,7 @@ from sfumato.release.bounding.counting import (
     count_people_and_keys,
     fold_pairs,
     keys_per_person,
+    sum_weights,
 )
 from sfumato.release.bounding.order import ORDER_BITS, KeyOrder, kept_pairs
 from sfumato.release.bounding.pairs import Pairs
@@ -48,4 +50,5 @@ __all__ = [
     "fold_pairs",
     "kept_pairs",
     "keys_per_person",
+    "sum_weights",
 ]

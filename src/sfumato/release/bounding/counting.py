@@ -18,6 +18,7 @@ from sfumato.release.bounding.order import (
     among_first,
     fresh,
     kept_pairs,
+    lengths,
     ordered_pairs,
     people_by_keys,
 )
@@ -38,7 +39,7 @@ def count_people(
     """
     _check_max_keys(max_keys)
     size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
-    chosen = _mask(within, size)
+    chosen = None if within is None else _mask(within, size)
 
     def count(part: CodedRows) -> Integers:
         words = _restricted(part.words, chosen, key_bits)
@@ -53,7 +54,7 @@ def keys_per_person(
     """How many people have n distinct keys, by n; those with more than `most` are counted at `most`."""
     _check_most(most)
     key_bits = contributions.key_bits
-    chosen = _mask(within, contributions.size)
+    chosen = None if within is None else _mask(within, contributions.size)
 
     def count(part: CodedRows) -> Integers:
         words = _restricted(part.words, chosen, key_bits)
@@ -81,6 +82,31 @@ def count_people_and_keys(
     return both[:size], both[size:]
 
 
+def sum_weights(
+    contributions: Contributions, order: KeyOrder, weights: Integers, *, without: Sequence[int] | Integers = ()
+) -> Integers:
+    """The sum of weights by key code: a person with d keys adds `weights[d]` to each of them.
+
+    A person counts for as many keys as there are weights. `without` removes the keys of these codes first: people have
+    fewer keys then.
+    """
+    size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
+    most, person_shift = len(weights) - 1, key_bits + ORDER_BITS
+    chosen = None if len(without) == 0 else ~_mask(without, size)
+
+    def add_up(part: CodedRows) -> Integers:
+        words = _restricted(part.words, chosen, key_bits)
+        pairs = kept_pairs(words, key_bits, part.people, keys, order=order, max_keys=most)
+        starts = np.flatnonzero(among_first(pairs, 1, person_shift))
+        degrees = lengths(starts, len(pairs))
+        pairs &= np.uint64((1 << key_bits) - 1)
+        # In floats, which are exact here: weights are at most 2^20 and people fewer than 2^33.
+        each = np.repeat(weights[degrees].astype(np.float64), degrees)
+        return np.bincount(pairs.view(np.int64), weights=each, minlength=size).astype(np.int64)
+
+    return _total(contributions.map_sets(add_up), size)
+
+
 def fold_pairs(
     contributions: Contributions,
     work: Callable[[Pairs], T],
@@ -96,7 +122,7 @@ def fold_pairs(
     """
     _check_max_keys(max_keys)
     key_bits, keys = contributions.key_bits, contributions.key_values
-    chosen = _mask(within, contributions.size)
+    chosen = None if within is None else _mask(within, contributions.size)
 
     def fold(part: CodedRows) -> T:
         words, columns = part.words, part.columns
@@ -125,9 +151,7 @@ def _check_most(most: int) -> None:
         raise InvalidArgument("most", f"must be from 1 to {MAX_CENSUS}")
 
 
-def _mask(codes: Sequence[int] | Integers | None, size: int) -> Mask | None:
-    if codes is None:
-        return None
+def _mask(codes: Sequence[int] | Integers, size: int) -> Mask:
     chosen = np.zeros(size, np.bool_)
     chosen[np.asarray(codes, np.int64)] = True
     return chosen

@@ -11,6 +11,7 @@ proofs/release.md.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,25 +21,36 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
+from sfumato.accounting.gaussian import GaussianStep
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise, blamed_on
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Pairs
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Column: TypeAlias = "Integers | Floats | list[None]"
 
-NORMAL95 = 1.959964
+MISSED = 0.05
+"""How often an interval may miss its number."""
+
+PARAMETERS = {"gaussian": "variance", "laplace": "scale"}
+"""What the parameter of a law is called in the key of its noise stream. Never change it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a statistic may spend: `rho` for all that one person adds to at most `max_keys` keys."""
+    """What a statistic may spend: `rho` for all that one person adds to at most `max_keys` keys.
+
+    With `epsilon`, noise is Laplace noise and all of it is epsilon-DP; `rho` is then at least its zCDP, epsilon^2 / 2.
+    """
 
     rho: Fraction
     max_keys: int
+    epsilon: Fraction | None = None
 
-    def noise(self, sensitivity: int, sums: int = 1) -> DiscreteGaussian:
+    def noise(self, sensitivity: int, sums: int = 1) -> DiscreteGaussian | DiscreteLaplace:
         """The law for one of several sums that share equally, where a person moves each by at most `sensitivity`."""
+        if self.epsilon is not None:
+            return DiscreteLaplace(sums * self.max_keys * sensitivity / self.epsilon)
         return DiscreteGaussian(sums * self.max_keys * sensitivity**2 / (2 * self.rho))
 
 
@@ -136,6 +148,14 @@ class Statistic(ABC):
     def laws(self, share: Share) -> Mapping[str, str]:
         """The noise in words, by what it is added to. Refuses noise that cannot be drawn."""
 
+    def steps(self, share: Share) -> tuple[GaussianStep, ...]:
+        """Its noise for exact accounting; none where a part of it is not Gaussian."""
+        return ()
+
+    def noises(self, share: Share) -> Sequence[Noise]:
+        """The noise on each of its sums, if it is made of sums: then it can have Laplace noise too."""
+        return ()
+
 
 class SummedStatistic(Statistic):
     """A statistic that follows from sums over people, each with discrete Gaussian noise."""
@@ -150,8 +170,8 @@ class SummedStatistic(Statistic):
         """For each sum: which pairs add, and how much each."""
 
     @abstractmethod
-    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
-        """Its columns from the noisy sums."""
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+        """Its columns from the noisy sums and the laws of their noise."""
 
     def parts(self, pairs: Pairs, places: Integers, size: int) -> Sums:
         return Sums(tuple(sum_by_place(places[which], amounts, size) for which, amounts in self.amounts(pairs)))
@@ -162,16 +182,26 @@ class SummedStatistic(Statistic):
     def release(self, exact: Sums, size: int, share: Share, rng: Rng) -> dict[str, Column]:
         laws = self._laws(share)
         noisy = [
-            sums + law.sample(rng.stream(sum=name, variance=law.sigma_squared), size)
+            sums + law.sample(rng.stream(sum=name, **{PARAMETERS[law.family]: law.parameter}), size)
             for sums, (name, law) in zip(exact.arrays, laws.items(), strict=True)
         ]
-        return self.estimate(noisy, [law.deviation for law in laws.values()])
+        return self.estimate(noisy, list(laws.values()))
 
     def laws(self, share: Share) -> Mapping[str, str]:
         laws = zip(self._laws(share).items(), self._units, strict=True)
-        return {name: f"discrete Gaussian, deviation {unit * law.deviation:,.4g}" for (name, law), unit in laws}
+        return {name: f"{describe_law(law)}, deviation {unit * law.deviation:,.4g}" for (name, law), unit in laws}
 
-    def _laws(self, share: Share) -> Mapping[str, DiscreteGaussian]:
+    def steps(self, share: Share) -> tuple[GaussianStep, ...]:
+        if share.epsilon is not None:
+            return ()
+        moved = zip(self.noises(share), self.most.values(), strict=True)
+        keys = share.max_keys
+        return tuple(GaussianStep(law.parameter, Fraction(keys * most**2), keys) for law, most in moved)
+
+    def noises(self, share: Share) -> Sequence[Noise]:
+        return list(self._laws(share).values())
+
+    def _laws(self, share: Share) -> Mapping[str, DiscreteGaussian | DiscreteLaplace]:
         with blamed_on(self.names[0]):
             return {name: share.noise(most, len(self.most)) for name, most in self.most.items()}
 
@@ -186,11 +216,9 @@ def interval_columns(name: str, values: Column, low: Column, high: Column, devia
     return {name: values, f"{name}_low": low, f"{name}_high": high, f"{name}_deviation": deviation}
 
 
-def count_columns(name: str, counts: Integers, deviations: Floats) -> dict[str, Column]:
-    """Noisy counts with their intervals. An interval ends at 0, but a noisy count may be below it."""
-    width = np.ceil(NORMAL95 * deviations).astype(np.int64)
-    low, high = np.maximum(counts - width, 0), np.maximum(counts + width, 0)
-    return interval_columns(name, counts, np.minimum(low, counts), high, deviations)
+def describe_law(law: Noise) -> str:
+    """In words; "truncated_laplace" is the name of a law whose draws end."""
+    return f"discrete {law.family.replace('_', ' ').title()}"
 
 
 @dataclass(frozen=True)
@@ -205,6 +233,10 @@ class CountStatistic(SummedStatistic):
     def grows(self) -> bool:
         return True
 
-    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
-        [counts], [deviation] = noisy, deviations
-        return count_columns(self.names[0], counts, np.full(len(counts), deviation))
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+        """An interval ends at 0, but a noisy count may be below it."""
+        [counts], [law] = noisy, laws
+        width = math.ceil(law.deviations(MISSED) * law.deviation)
+        low, high = np.maximum(counts - width, 0), np.maximum(counts + width, 0)
+        deviations = np.full(len(counts), law.deviation)
+        return interval_columns(self.names[0], counts, np.minimum(low, counts), high, deviations)

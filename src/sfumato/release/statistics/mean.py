@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import NORMAL95, Column, SummedStatistic, interval_columns
+from sfumato.release.statistics.base import MISSED, Column, SummedStatistic, interval_columns
 from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean, ratio_interval
 
 
@@ -32,10 +32,11 @@ class Mean(ValueStatistic, SummedStatistic):
         which, values = pairs.values(self.column, self.values)
         return [(which, 1), (which, self.scale.center(values))]
 
-    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+        deviations = [law.deviation for law in laws]
         _, mean, deviation = estimate_mean(noisy, deviations)
         count, total = (sums.astype(np.float64) for sums in noisy)
-        middle, half = ratio_interval(total, count, deviations[1], deviations[0], NORMAL95)
+        middle, half = ratio_interval(total, count, deviations[1], deviations[0], laws[0].deviations(MISSED))
         step, wide = float(self.scale.step), float(self.scale.high - self.scale.low)
         places = mean, middle - half, middle + half
         values, low, high = (self.scale.inside(self.scale.middle + step * place) for place in places)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.accounting.gaussian import GaussianStep
 from sfumato.accounting.numbers import Number
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers, blamed_on
@@ -19,7 +20,7 @@ from sfumato.mechanisms.quantiles import MAX_OFFSET, MAX_PARTS, Grid, QuantileCh
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Pairs
 from sfumato.release.guarantee import as_written
-from sfumato.release.statistics.base import NORMAL95, Column, Share, interval_columns, sum_by_place
+from sfumato.release.statistics.base import Column, Share, interval_columns, sum_by_place
 from sfumato.release.statistics.numeric import ValueStatistic
 
 MAX_QUANTILES = 20
@@ -142,7 +143,7 @@ class Quantile(ValueStatistic):
             found = self._tree(share).release(*histogram, self._parts, rng)
             arrays = map(self.scale.at, (found.values, found.low, found.high))
             for name, values, low, high in zip(self.names, *arrays, strict=True):
-                deviation = np.maximum(high - low, float(self.scale.step)) / (2 * NORMAL95)
+                deviation = np.maximum(high - low, float(self.scale.step)) / 3.92
                 columns |= interval_columns(name, values, low, high, deviation)
             return columns
         chosen = np.sort([choice.release(*histogram, rng) for choice in self._choices(share)], axis=0)
@@ -162,6 +163,9 @@ class Quantile(ValueStatistic):
         miss = max(math.ceil(choice.miss()) for choice in choices)
         law = f"exponential mechanism, epsilon {float(choices[0].epsilon):.4g} per key"
         return {"choice of a point": f"{law}, 19 times in 20 at most {miss:,} values off"}
+
+    def steps(self, share: Share) -> tuple[GaussianStep, ...]:
+        return (self._tree(share).step,) if self.by_tree else ()
 
     def _tree(self, share: Share) -> QuantileTree:
         return QuantileTree(rho=share.rho, max_keys=share.max_keys, max_values=self.values, points=self.grid.points)

@@ -11,10 +11,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
 from sfumato.release.bounding.pairs import MAX_VALUE_STEPS
-from sfumato.release.statistics.base import NORMAL95, Column, Floats, SummedStatistic, interval_columns
+from sfumato.release.statistics.base import MISSED, Column, Floats, SummedStatistic, interval_columns
 from sfumato.release.statistics.numeric import Numeric
 
 
@@ -63,8 +63,8 @@ class Sum(Numeric, SummedStatistic):
     def _units(self) -> Sequence[float]:
         return [float(self.scale.step)]
 
-    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
-        [step] = self._units
-        totals, deviation = noisy[0] * step, deviations[0] * step
-        width = math.ceil(NORMAL95 * deviations[0]) * step  # in whole steps, as the noise is
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+        [step], [law] = self._units, laws
+        totals, deviation = noisy[0] * step, law.deviation * step
+        width = math.ceil(law.deviations(MISSED) * law.deviation) * step  # in whole steps, as the noise is
         return interval_columns(self.names[0], totals, totals - width, totals + width, np.full(len(totals), deviation))

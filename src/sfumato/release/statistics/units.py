@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sfumato.accounting.gaussian import GaussianStep
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import CountStatistic
+from sfumato.release.statistics.base import CountStatistic, Share
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Units(CountStatistic):
     @property
     def most(self) -> Mapping[str, int]:
         return {"people": 1}
+
+    def steps(self, share: Share) -> tuple[GaussianStep, ...]:
+        return tuple(GaussianStep.counts(step.variance, share.max_keys) for step in super().steps(share))
 
     def amounts(self, pairs: Pairs) -> Sequence[tuple[slice, int]]:
         return [(slice(None), 1)]

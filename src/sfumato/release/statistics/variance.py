@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
 
-from sfumato.mechanisms.noise import Integers
+from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import Column, Floats, SummedStatistic, interval_columns
+from sfumato.release.statistics.base import MISSED, Column, Floats, SummedStatistic, interval_columns
 from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean, ratio_interval
 
 MEAN_MISSED = 0.005
 """How often the interval of the mean, on which that of the variance is built, misses. The squares have the rest."""
-
-MEAN_Z = NormalDist().inv_cdf(1 - MEAN_MISSED / 2)
-SUM_Z = NormalDist().inv_cdf(1 - (0.05 - MEAN_MISSED) / 2)
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,8 @@ class Variance(ValueStatistic, SummedStatistic):
         squares = np.clip((2 * steps**2 - self.scale.reach**2) >> self._shift, -self._square, self._square)
         return [(which, 1), (which, steps), (which, squares)]
 
-    def estimate(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> dict[str, Column]:
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+        deviations = [law.deviation for law in laws]
         people, mean, _ = estimate_mean(noisy[:2], deviations[:2])
         unit, reach = 2.0 ** (self._shift - 1), float(self.scale.reach)
         # Rounded down when it was shifted: half a unit is missing on average.
@@ -70,27 +67,29 @@ class Variance(ValueStatistic, SummedStatistic):
         most = (step * reach) ** 2
         values = np.clip(step**2 * (squares - mean**2), 0, most)
         deviation = np.minimum(step**2 * deviation, most)
-        low, high = (step**2 * end for end in self._ends(noisy, deviations))
+        low, high = (step**2 * end for end in self._ends(noisy, laws))
         ends = np.minimum(np.clip(low, 0.0, most), values), np.maximum(np.clip(high, 0.0, most), values)
         return interval_columns(self.names[0], values, *ends, deviation)
 
-    def _ends(self, noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats]:
+    def _ends(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> tuple[Floats, Floats]:
         """The ends of the 95 % interval, in squared steps: for the mean c, the sum of (x - c)^2 - variance is 0.
 
         That sum is linear in the three noisy sums, so for each c it gives a Fieller interval. The mean lies between two
         ends but for MEAN_MISSED; the sum is within its deviations but for the rest. Proof: proofs/release.md.
         """
         count, total, squares = (sums.astype(np.float64) for sums in noisy)
+        deviations = [law.deviation for law in laws]
+        mean_z, sum_z = (laws[0].deviations(missed) for missed in (MEAN_MISSED, MISSED - MEAN_MISSED))
         unit, reach = 2.0 ** (self._shift - 1), float(self.scale.reach)
-        middle, half = ratio_interval(total, count, deviations[1], deviations[0], MEAN_Z)
+        middle, half = ratio_interval(total, count, deviations[1], deviations[0], mean_z)
         means = [np.clip(end, -reach, reach) for end in (middle - half, middle + half)]
 
         def at_mean(mean: Floats) -> tuple[Floats, Floats]:
             of_sum = np.hypot(unit * deviations[2], 2 * mean * deviations[1])
-            return ratio_interval(unit * squares - 2 * mean * total, count, of_sum, deviations[0], SUM_Z)
+            return ratio_interval(unit * squares - 2 * mean * total, count, of_sum, deviations[0], sum_z)
 
         # What a mean gives is convex in it: it is largest at an end. Least is a parabola less the largest half width.
-        lowest = np.clip(ratio_interval(total, count, deviations[1], deviations[0], SUM_Z)[0], *means)
+        lowest = np.clip(ratio_interval(total, count, deviations[1], deviations[0], sum_z)[0], *means)
         halves = np.maximum(*(at_mean(mean)[1] for mean in means))
         low = lowest**2 + at_mean(lowest)[0] - halves
         high = np.maximum(*(mean**2 + sum(at_mean(mean)) for mean in means))
