@@ -99,6 +99,9 @@ def judge(mutant: Mutant, unbroken: Path) -> Result:
 def main(words: Sequence[str]) -> int:
     started, console = time.monotonic(), Console(highlight=False, markup=False, soft_wrap=True)
     mutants = [mutant for mutant in read_mutants() if all(word in str(mutant) for word in words)]
+    if not mutants:
+        console.print(f"no mutant has all of these words: {' '.join(words)}")
+        return 2
     tests = sorted({mutant.test for mutant in mutants})
     with tempfile.TemporaryDirectory(prefix="sfumato-mutants-") as folder:
         unbroken = Path(folder) / "unbroken"

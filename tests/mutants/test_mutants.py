@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import DoesNotApply, Mutant, read_mutants
-from tests.mutants.__main__ import ROOT, copy_tree, judge
+from tests.mutants.__main__ import ROOT, copy_tree, judge, main
 
 MUTANTS = read_mutants()
 TESTS = sorted({mutant.test for mutant in MUTANTS})
@@ -76,3 +76,7 @@ def test_an_edit_that_fits_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "src" / "sfumato" / "a.py").write_text("x = 1\ny = 1\n")
     with pytest.raises(DoesNotApply, match="2 times"):
         Mutant("", "a.py", "= 1", "= 2", "", "").broken(tmp_path)
+
+
+def test_words_that_no_mutant_has_run_nothing() -> None:
+    assert main(["no mutant has these words"]) == 2
