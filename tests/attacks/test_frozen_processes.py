@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import pytest
 from sfumato.accounting import Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import LedgerBusy, LedgerFailed
-from sfumato.ledger import Ledger, open_ledger, rules
+from sfumato.ledger import Ledger, open_ledger, rules, service_lock
 from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.group_commit import Batch
+from sfumato.ledger.postgres_connection import connect
+from sfumato.ledger.service_lock import ServiceLock
 from sfumato.ledger.store import LIMITS
 from sfumato.ledger.tables import Books
 from tests.contracts.ledger import ANNA, NOW, answer, histogram, refusal, reserve, spent
@@ -112,6 +115,19 @@ def hold_file(file: Path) -> str:
     freeze()
     connection.close()
     return "done"
+
+
+def start_service(url: str) -> str:
+    """Freeze while a service starts, in its turn to see which fence the others use."""
+    connection = connect(url)
+    with (
+        patch.object(service_lock, "connect", lambda _: connection),
+        patch.object(connection, "execute", then_freeze(connection.execute)),
+    ):
+        try:
+            return str(ServiceLock(url, "frozen").take())
+        except LedgerFailed as error:
+            return type(error).__name__
 
 
 # -- the others --
@@ -247,6 +263,20 @@ class TestPostgres(FrozenProcesses):
             answer(ledger, histogram("frozen"))
             assert spent(ledger) == Charge(3)
             assert ledger.verify() == []
+
+    def test_a_service_that_is_frozen_while_it_starts_keeps_no_other_from_starting(self):
+        with frozen(start_service, self.settings.url) as process, closing(ServiceLock(self.settings.url, "a")) as lock:
+            assert isinstance(refusal(lock.take), LedgerBusy)
+            assert lock.take()  # the server has ended the transaction of the other
+            assert process.thaw() == "LedgerFailed"
+
+    def test_a_server_that_is_gone_is_noticed_in_less_than_ten_seconds(self):
+        """Keepalives, and the limit for data that nothing confirms. A socket of this machine has neither."""
+        with closing(connect(self.settings.url)) as connection:
+            told = connection.info.get_parameters()
+        idle, interval, count = (int(told[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+        assert 0 < idle + interval * count < 10
+        assert 0 < int(told["tcp_user_timeout"]) < 10_000
 
     def test_the_server_ends_what_stands_still_in_less_than_ten_seconds(self):
         with open_ledger(self.settings, self.folder) as ledger, ledger._store.writing() as run:
