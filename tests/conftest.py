@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,16 +15,23 @@ from hypothesis import HealthCheck, settings
 from sfumato.ledger import store
 from sfumato.mechanisms import Rng
 from tests.helpers import postgres
-from tests.helpers.repeats import EXHAUSTIVE
+from tests.helpers.repeats import EXHAUSTIVE, repeats
 
 # An error of our own inside a transaction shows itself. Tests of damaged ledgers use the fixture `damage_is_named`.
 UNREADABLE, store.UNREADABLE = store.UNREADABLE, ()
 
 # Contract tests are inherited, so one test runs in several classes: that is the point of them.
 settings.register_profile(
-    "sfumato", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.differing_executors]
+    "sfumato",
+    max_examples=repeats(50, 500),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.differing_executors],
 )
 settings.load_profile("sfumato")
+
+# A shell's job in the background ignores Ctrl-C, and so would the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
