@@ -17,6 +17,7 @@ from sfumato.mechanisms.selection import Scores, race, runners_ahead
 from sfumato.mechanisms.stream import Stream
 from tests.helpers.chosen import ChosenStream
 from tests.helpers.false_alarms import unlikely
+from tests.helpers.repeats import repeats
 
 STREAM = Stream(bytes(range(32)))
 
