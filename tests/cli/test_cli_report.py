@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
+from sfumato.accounting import zcdp_epsilon
 from sfumato.cli import main, output
 from sfumato.config import load_config
 from sfumato.session import Session
@@ -350,6 +352,38 @@ class TestExplain:
         assert (found["error_ratio"] < 1) == (words_of_it == "less error")
         page = words(run_page("report", "explain", "--report", "ads"))
         assert f"{words_of_it}: one event is counted in 42 cells." in page
+
+    def test_gaussian_noise_adds_up_in_rho(self, shop: Path) -> None:
+        gaussian = 'noise = "gaussian"\nepsilon = { total = 4.2 }\ndelta = 1e-6\n'
+        rewrite(shop, {"epsilon = 1\n": gaussian, "max_versions = 2": "max_events_per_unit = 3\nmax_versions = 2"})
+        found = run_json("report", "explain", "--report", "ads")
+        assert "(6 attributes + 1 total) x 2 levels of entities x rho (" in found["formula"]
+        assert "x 2 versions x 3^2 for the events of a person = " in found["formula"]
+        rho = math.prod(factor["number"] for factor in found["factors"])
+        told = found["guarantee"]
+        assert (told["delta"], told["unit"], found["person"]) == (1e-6, "person", told["epsilon"])
+        assert 3 * 4.2 < told["epsilon"] <= zcdp_epsilon(rho, 1e-6) + 1e-4
+        assert "epsilon" not in found
+        deviations = found["deviation"]["clicks"]
+        assert deviations == found["deviation"]["impressions"]
+        assert rho == pytest.approx(14 * 2 * 9 * sum(1 / (2 * each**2) for each in deviations.values()))
+        assert [each["versions"] for each in found["versions"]] == [1, 2]
+        assert found["laplace"]["cells"] == 42
+        page = words(run_page("report", "explain"))
+        assert f"epsilon {told['epsilon']:,} at delta 1e-06 for one person" in page
+        assert "3^2 times the rho of one, which has epsilon 4.2 for one version" in page
+        assert "a household of n has n^2 times the rho" in page
+        assert f"{found['deviation']['clicks']['day']:g}" in page
+        assert "deviation of a cell" in page
+        assert "Laplace noise at the same epsilon and no delta would have" in page
+
+    def test_gaussian_noise_is_told_wherever_a_promise_is(self, shop: Path) -> None:
+        rewrite(shop, {"epsilon = 1\n": 'noise = "gaussian"\nepsilon = { total = 4.2 }\ndelta = 1e-6\n'})
+        run_page("report", *ASK, *DAYS)
+        for page in (run_page("policy", "check"), run_page("policy", "explain"), run_page(*RESEAL)):
+            assert "at delta 1e-06" in words(page)
+        assert run_json("policy", "check")["reports"][0]["guarantee"]["delta"] == 1e-6
+        assert run_json("policy", "explain")["sources"][0]["event_delta"] == 1e-6
 
     def test_a_cap_makes_it_one_for_a_person(self, shop: Path) -> None:
         rewrite(shop, {"max_versions = 2": 'max_events_per_unit = 10\nlag = "90m"'})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from sfumato.accounting import zcdp_epsilon
 from sfumato.explain.losses import round_delta
 from sfumato.explain.sources import source_totals
+from sfumato.query.reports.gaussian import GaussianCells
 from sfumato.wire.guarantee import PersonBound
 from tests.helpers.promises import (
     ANNA,
@@ -156,6 +158,20 @@ class TestReports:
         assert least < found.total.period.epsilon <= least + 5
         assert found.unbounded == []
         assert found.event_epsilon == 0.5
+
+    def test_gaussian_noise_adds_its_rho_and_its_delta(self) -> None:
+        """The epsilons of one event add up, and so do their deltas. For a person the rho counts."""
+        noise = GaussianCells(Fraction(2), Fraction(1, 10**6), {"day": Fraction(10)})
+        one = replace(guarantee(2), gaussian=noise, events=3)
+        assert one.rho == Fraction(9, 200)
+        found = total(ENGINE + table() + NO_PAY + report("one"), one=one)
+        assert numbers(found.reports.period) == (math.ceil(100 * zcdp_epsilon(one.rho, 1e-7)) / 100, 1e-7)
+        assert (found.event_epsilon, found.event_delta) == (2.0, 1e-6)
+        both = total(self.TEXT, one=one, two=guarantee(3))
+        assert (both.event_epsilon, both.event_delta) == (2.3, 1e-6)
+        assert both.reports.period.epsilon is not None
+        assert found.reports.period.epsilon < both.reports.period.epsilon <= found.reports.period.epsilon + 3.01
+        assert total(self.TEXT, one=guarantee(2), two=guarantee(3)).event_delta == 0
 
     def test_events_without_a_cap_have_no_bound_for_a_person(self) -> None:
         found = total(self.TEXT, one=guarantee(2), two=guarantee(3, "event"))

@@ -18,7 +18,7 @@ from tests.golden.comparing import DATA, LEDGER, record
 
 def main() -> None:
     DATA.mkdir(exist_ok=True)
-    for name in ("draws", "fingerprints", "questions"):
+    for name in ("draws", "fingerprints", "report_cells", "questions"):
         record(name, getattr(subjects, name)())
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)

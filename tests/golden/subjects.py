@@ -29,12 +29,17 @@ from sfumato.mechanisms.bounds import BINS, NumericBounds
 from sfumato.mechanisms.census import MAX_SEEN, KeyCensus
 from sfumato.mechanisms.quantile_tree import QuantileTree
 from sfumato.mechanisms.quantiles import Grid, QuantileChoice
-from sfumato.mechanisms.report_noise import canonical_laplace
+from sfumato.mechanisms.report_noise import canonical_gaussian, canonical_laplace
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
+from sfumato.query.predicate import In
+from sfumato.query.predicate import Values as ValueSet
+from sfumato.query.reports.calendar import Calendar
+from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic, with_gaussian_noise
 from sfumato.query.serial import read_request
 from sfumato.release import job
 from sfumato.release.outputs import fingerprint, read, target
+from sfumato.reports.cells import definition
 from sfumato.wire import KeyRow
 from tests.golden.comparing import recorded
 
@@ -192,6 +197,9 @@ DRAWS: dict[str, Callable[[], Any]] = {
     "canonical_laplace": lambda: canonical_laplace(
         np.array([[7, 0, 3], [100, 2, 5]]), epsilon=Fraction(1, 3), rng=rng()
     ),
+    "canonical_gaussian": lambda: canonical_gaussian(
+        np.array([[7, 0, 3], [100, 2, 5]]), sigma_squared=Fraction(81, 4), rng=rng()
+    ),
 }
 
 
@@ -220,6 +228,42 @@ def fingerprints() -> Values:
     )  # fmt: skip
     made = {name: m.MECHANISMS[name].of(**arguments).fingerprint() for name, arguments in MECHANISMS.items()}
     return plain({"context": every_kind, "epoch": epoch(SECRET), **made})
+
+
+# -- cells of reports --
+
+PROMISES: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "day": (("day",), "1", "1e-6"),
+    "day and month": (("day", "month"), "1", "1e-6"),
+    "half, and a smaller delta": (("day", "month"), "0.5", "1e-9"),
+    "hours, days and months": (("3h", "day", "month"), "2", "1e-6"),
+    "four levels": (("day", "month", "quarter", "year"), "4.2", "1e-5"),
+    "little noise": (("day", "month"), "42", "1e-6"),
+}
+
+
+def report_cells() -> Values:
+    """What a cell of a report means, by its noise; and how much Gaussian noise keeps a promise."""
+    found: Values = {}
+    for name, (levels, epsilon, delta) in PROMISES.items():
+        attributes = {"title": Attribute("title", "text", ("x", "y")), "size": Attribute("size", "integer", (1, 2), 3)}
+        statistics = {
+            kind: ReportStatistic(kind, dict.fromkeys(levels, Fraction(1, 3)), None, In("kind", ValueSet.of(kind)))
+            for kind in ("view", "click")
+        }
+        calendar = Calendar(levels, "Europe/Berlin")
+        laplace = ReportPolicy(
+            "ads", "events", "at", calendar, statistics, attributes, ("account", "campaign"), source="duckdb  ads.csv"
+        )
+        gaussian = with_gaussian_noise(laplace, Fraction(epsilon), Fraction(delta))
+        found[name] = {
+            "deviations": gaussian.gaussian.deviations,
+            "definitions": {
+                noise: {level: definition(policy, "view", "title", level, 2) for level in levels}
+                for noise, policy in (("laplace", laplace), ("gaussian", gaussian))
+            },
+        }
+    return plain(found)
 
 
 # -- questions to tables --

@@ -36,6 +36,10 @@ def test_mechanisms_have_the_same_fingerprints():
     assert not differences(subjects.fingerprints(), FINGERPRINTS)
 
 
+def test_cells_of_reports_have_the_same_definitions_and_deviations():
+    assert not differences(subjects.report_cells(), recorded("report_cells"))
+
+
 def test_questions_have_the_same_atoms_and_digests():
     assert not differences(subjects.questions(), QUESTIONS)
 

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from benchmarks import ranges
-from sfumato.mechanisms import DiscreteLaplace
+from sfumato.accounting.gaussian import gaussian_delta
+from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace
 from sfumato.mechanisms.consistency import Tree
 from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.entities import Family
-from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic, guarantee
+from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic, guarantee, with_gaussian_noise
 from sfumato.query.reports.shares import split_epsilon
 from sfumato.query.reports.timetrees import time_trees
-from sfumato.reports.accuracy import RangeVariances, compare_gaussian, gaussian_delta, largest_mu, usual_errors
+from sfumato.reports.accuracy import RangeVariances, compare_noise, largest_mu, usual_errors
 from sfumato.reports.errors import Terms, deviation, error95, half_width_of_sum, half_width_of_weighted_sum
 from sfumato.reports.numbers import step_numbers
 
@@ -98,8 +99,8 @@ def test_the_noise_of_a_range_has_the_variance_of_the_best_linear_estimate(level
 def exact_half_width(terms: Terms, grid: Fraction, confidence: float = 0.95) -> float:
     """By convolution, for weights that lie on a grid."""
     law = np.ones(1)
-    for scale, weight, n in terms:
-        step, noise = int(Fraction(weight) / grid), DiscreteLaplace(scale)
+    for noise, weight, n in terms:
+        step = int(Fraction(weight) / grid)
         reach = noise.smallest_tail(1e-15)
         one = np.zeros(2 * reach * step + 1)
         one[::step] = [noise.tail(x) - noise.tail(x + 1) for x in range(-reach, reach + 1)]
@@ -110,11 +111,22 @@ def exact_half_width(terms: Terms, grid: Fraction, confidence: float = 0.95) -> 
     return float(int(np.argmax(inside >= confidence)) * grid)
 
 
+def laplace(scale: str) -> DiscreteLaplace:
+    return DiscreteLaplace(Fraction(scale))
+
+
+def gaussian(deviation: str) -> DiscreteGaussian:
+    return DiscreteGaussian(Fraction(deviation) ** 2)
+
+
 SUMS: list[Terms] = [
-    ((Fraction(1), 0.75, 1), (Fraction(1), 0.25, 5)),
-    ((Fraction(2), 0.5, 3), (Fraction(3), 1.0, 2)),
-    ((Fraction(10), 0.125, 8), (Fraction(5), 0.875, 1)),
-    ((Fraction(1, 3), 0.25, 4), (Fraction(1, 2), 0.5, 2)),
+    ((laplace("1"), 0.75, 1), (laplace("1"), 0.25, 5)),
+    ((laplace("2"), 0.5, 3), (laplace("3"), 1.0, 2)),
+    ((laplace("10"), 0.125, 8), (laplace("5"), 0.875, 1)),
+    ((laplace("1/3"), 0.25, 4), (laplace("1/2"), 0.5, 2)),
+    ((gaussian("3"), 0.75, 1), (gaussian("5"), 0.25, 5)),
+    ((gaussian("1/2"), 0.5, 3), (gaussian("4/5"), 1.0, 2)),
+    ((gaussian("1"), 0.125, 8), (gaussian("1/5"), 0.875, 1)),
 ]
 
 
@@ -127,22 +139,25 @@ def test_the_half_width_of_a_weighted_sum_is_that_of_its_law(terms):
 
 @pytest.mark.parametrize("confidence", [0.95, 1 - 1e-9])
 def test_the_half_width_of_a_sum_is_that_of_its_law(confidence):
-    scales = ((Fraction(1), 4), (Fraction(5, 2), 2))
-    terms = tuple((scale, 1.0, n) for scale, n in scales)
-    assert half_width_of_sum(scales, confidence) == exact_half_width(terms, Fraction(1), confidence)
+    for terms in [
+        ((laplace("1"), 1.0, 4), (laplace("5/2"), 1.0, 2)),
+        ((gaussian("1/3"), 1.0, 4), (gaussian("6"), 1.0, 2)),
+        ((gaussian("7"), 1.0, 3),),
+    ]:
+        assert half_width_of_sum(terms, confidence) == exact_half_width(terms, Fraction(1), confidence)
 
 
 def test_a_large_noise_has_the_half_width_of_its_shape():
     """A hundredth of the epsilon, a hundred times the error."""
-    small = half_width_of_weighted_sum(((Fraction(20), 0.9, 1), (Fraction(20), 0.1, 9)))
-    large = half_width_of_weighted_sum(((Fraction(2000), 0.9, 1), (Fraction(2000), 0.1, 9)))
-    assert large / small == pytest.approx(100, rel=0.01)
+    for law in (laplace, gaussian):
+        small = half_width_of_weighted_sum(((law("20"), 0.9, 1), (law("20"), 0.1, 9)))
+        large = half_width_of_weighted_sum(((law("2000"), 0.9, 1), (law("2000"), 0.1, 9)))
+        assert large / small == pytest.approx(100, rel=0.01)
 
 
 def test_weights_of_one_are_a_plain_sum():
-    assert error95(((Fraction(1), 1.0, 4), (Fraction(5, 2), 1.0, 2))) == half_width_of_sum(
-        ((Fraction(1), 4), (Fraction(5, 2), 2))
-    )
+    terms = ((laplace("1"), 1.0, 4), (laplace("5/2"), 1.0, 2))
+    assert error95(terms) == half_width_of_sum(terms)
 
 
 # -- usual ranges --
@@ -188,17 +203,42 @@ def test_statistics_with_another_epsilon_have_rows_of_their_own():
 def test_gaussian_noise_is_better_from_so_many_cells_on(epsilon, cells):
     def ratio(count: int) -> float:
         report = policy(("day",), epsilon, attributes=count - 1)
-        found = compare_gaussian(report, guarantee(report))
-        assert found.cells == count
+        found = compare_noise(report, guarantee(report))
+        assert (found.noise, found.cells) == ("gaussian", count)
         return found.ratio
 
     assert ratio(cells) < 1 < ratio(cells - 1)
     assert 0.12 < 1 - ratio(40) < 0.48
 
 
+@pytest.mark.parametrize(("epsilon", "gain"), [("1/10", 0.48), ("1/2", 0.31), ("1", 0.15)])
+def test_gaussian_noise_has_the_error_that_was_foretold(epsilon, gain):
+    """42 cells, as in the paper: the deviations that keep the same promise, and the comparison the other way round."""
+    laplace = policy(("day",), epsilon, attributes=41)
+    promise = guarantee(laplace)
+    made = with_gaussian_noise(laplace, promise.epsilon, Fraction(1, 10**6))
+    ratio = float(made.gaussian.deviations["day"]) / laplace.law("n", "day").deviation
+    assert 1 - ratio == pytest.approx(gain, abs=0.01)
+    assert compare_noise(laplace, promise).ratio == pytest.approx(ratio, rel=5e-3)
+    back = compare_noise(made, guarantee(made))
+    assert (back.noise, back.cells) == ("laplace", 42)
+    assert 1 / back.ratio == pytest.approx(ratio, rel=5e-3)
+    assert "Laplace noise at the same epsilon and no delta would have" in str(back)
+
+
+def test_errors_of_usual_ranges_with_gaussian_noise():
+    """From the law of a sum of Gaussian cells; least squares makes them smaller."""
+    made = with_gaussian_noise(policy(attributes=20), Fraction(21), Fraction(1, 10**6))
+    found = {each.range: each for each in usual_errors(made)}
+    day = float(made.gaussian.deviations["day"])
+    assert found["last 7 days"].sums[0] == pytest.approx(1.96 * day * math.sqrt(7), abs=1)
+    for each in found.values():
+        assert each.final[0] <= each.calendar[0] <= each.sums[0]
+
+
 def test_a_person_with_many_events_is_better_off_with_laplace_noise():
     one, many = (policy(attributes=19, cap=cap) for cap in (1, 50))
-    assert compare_gaussian(one, guarantee(one)).ratio < 1 < compare_gaussian(many, guarantee(many)).ratio
+    assert compare_noise(one, guarantee(one)).ratio < 1 < compare_noise(many, guarantee(many)).ratio
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), [(1, 0.5), (8, 2), (0.1, 0.02), (700, 30)])
@@ -206,7 +246,7 @@ def test_the_delta_of_a_gaussian_is_the_integral_of_what_is_above(epsilon, mu):
     """The integral of (p - e^epsilon q)+ over a fine grid, in logarithms where it would overflow."""
     x = np.linspace(-40, 80, 1_200_001)
     above = np.exp(-(x**2) / 2) * -np.expm1(np.minimum(epsilon - mu * x - mu**2 / 2, 0))
-    assert gaussian_delta(epsilon, mu) == pytest.approx(
+    assert gaussian_delta(mu**2, epsilon) == pytest.approx(
         above.sum() * 1e-4 / math.sqrt(2 * math.pi), rel=1e-6, abs=1e-15
     )
 
@@ -214,4 +254,4 @@ def test_the_delta_of_a_gaussian_is_the_integral_of_what_is_above(epsilon, mu):
 @pytest.mark.parametrize("epsilon", [0.01, 1, 50, 5000])
 def test_the_largest_mu_is_the_largest(epsilon):
     mu = largest_mu(epsilon, 1e-6)
-    assert gaussian_delta(epsilon, mu) <= 1e-6 < gaussian_delta(epsilon, mu * 1.001)
+    assert gaussian_delta(mu**2, epsilon) <= 1e-6 < gaussian_delta((mu * 1.001) ** 2, epsilon)

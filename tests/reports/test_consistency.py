@@ -63,6 +63,7 @@ class Case:
     least: int
     days: tuple[int, int]
     account: str
+    gaussian: bool = False
 
     @property
     def range(self) -> dict[str, date]:
@@ -85,12 +86,13 @@ class Case:
         world = Adverts(place / f"world{next(NUMBERS)}")
         world.database = place / "rows.duckdb"
         world.write_key()
+        noise = 'noise = "gaussian"\ndelta = 1e-6\n' if self.gaussian else ""
         world.write_config(
-            report=f"entity_fanout = {self.fanout}\nmin_count = {self.least}",
+            report=f"{noise}entity_fanout = {self.fanout}\nmin_count = {self.least}",
             entities=f'{{ levels = ["account", "campaign", "creative"], table = "creatives{self.seed}" }}',
             levels='["day", "week"]',
             source=f"ads{self.seed}",
-            epsilon="0.4",
+            epsilon="{ total = 5 }" if self.gaussian else "0.4",
         )
         return world
 
@@ -103,6 +105,7 @@ def case_of(dice: random.Random, least: Sequence[int] = (0,)) -> Case:
         least=dice.choice(least),
         days=(start, start + dice.randint(1, 10)),
         account=dice.choice(["a0", "a1"]),
+        gaussian=dice.random() < 0.5,
     )
 
 

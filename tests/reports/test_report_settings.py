@@ -12,6 +12,7 @@ import pytest
 
 from sfumato.catalog import Catalog
 from sfumato.config import AttributeSettings, Config, Reference, ReportSettings, StatisticSettings, read_config
+from sfumato.config.settings import GaussianTotal
 from sfumato.errors import ConfigError
 from sfumato.query.reports.calendar import Calendar
 from sfumato.reports.policies import report_policies, report_problems
@@ -139,6 +140,16 @@ def test_what_may_be_left_out():
     )
 
 
+def test_gaussian_noise():
+    text = changed("clicks = {", "views = {", LEAST)
+    text = changed(", epsilon = 1", "", text)
+    text = changed('time = "at"', 'time = "at"\nnoise = "gaussian"\nepsilon = { total = 0.5 }\ndelta = 1e-7', text)
+    found = read(text).reports["ads"]
+    assert found.gaussian == GaussianTotal(Fraction(1, 2), Fraction(1, 10**7))
+    assert found.statistics == {"views": StatisticSettings("n", {}, {})}
+    assert read(changed('time = "at"', 'time = "at"\nnoise = "laplace"', LEAST)).reports == read(LEAST).reports
+
+
 @pytest.mark.parametrize(("lag", "found"), [("0m", 0), ("30m", 30), ("6h", 360), ("2d", 2880)])
 def test_lags(lag, found):
     assert read(changed('"90m"', f'"{lag}"')).reports["ads"].lag == timedelta(minutes=found)
@@ -164,6 +175,8 @@ ENTITIES = 'entities = { levels = ["account", "campaign", "creative"], table = "
 LEVELS = 'levels = ["12h", "day", "month"]'
 TENANCY = 'entities = { account = ["7"], campaign = ["8", "9"] }'
 KNOWN = "1h, 2h, 3h, 4h, 6h, 8h, 12h, day, week, month, quarter, year"
+
+WHOLE = "{ total = ... }: with Gaussian noise it is what one event is promised, over all its cells in one version"
 
 # (what is changed, into what): the place and the words of the complaint.
 WRONG = {
@@ -229,6 +242,50 @@ WRONG = {
         "epsilon = 0.5",
         "epsilon = { 12h = 1, day = 1, month = 1, year = 1 }",
     ): "reports.ads.epsilon.year: is not a setting",
+    (
+        "epsilon = 0.5",
+        "epsilon = 0.5\ndelta = 1e-6",
+    ): 'reports.ads.delta: is for Gaussian noise: write noise = "gaussian", or leave it out; '
+    "Laplace noise has no delta",
+    (
+        "epsilon = 0.5",
+        'epsilon = 0.5\nnoise = "normal"',
+    ): "reports.ads.noise: must be one of laplace, gaussian",
+    ("epsilon = 0.5", 'noise = "gaussian"\nepsilon = 0.5\ndelta = 1e-6'): f"reports.ads.epsilon: must be {WHOLE}",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { 12h = 1, day = 1, month = 1 }\ndelta = 1e-6',
+    ): f"reports.ads.epsilon: must be {WHOLE}",
+    ("epsilon = 0.5", 'noise = "gaussian"\ndelta = 1e-6'): f"reports.ads.epsilon: is missing; it must be {WHOLE}",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 1, day = 1 }\ndelta = 1e-6',
+    ): "reports.ads.epsilon.day: is not a setting",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 0 }\ndelta = 1e-6',
+    ): "reports.ads.epsilon.total: must be above 0 and at most 100",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 101 }\ndelta = 1e-6',
+    ): "reports.ads.epsilon.total: must be above 0 and at most 100",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 1 }',
+    ): "reports.ads.delta: is missing; Gaussian noise promises an epsilon but for a small delta, such as 1e-6",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 1 }\ndelta = 0.01',
+    ): "reports.ads.delta: must be from 1e-15 to 0.001",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 1 }\ndelta = 0',
+    ): "reports.ads.delta: must be from 1e-15 to 0.001",
+    (
+        "epsilon = 0.5",
+        'noise = "gaussian"\nepsilon = { total = 1 }\ndelta = 1e-6',
+    ): "reports.ads.statistics.clicks.epsilon: is not for Gaussian noise: the total of the report is divided among all "
+    "statistics; leave it out",
     ("12h = 0.1, ", ""): "reports.ads.statistics.conversions.epsilon.12h: is missing; it must be a number",
     ("epsilon = 2", "epsilon = 0"): "reports.ads.statistics.clicks.epsilon: must be above 0 and at most 1000",
     ('"90m"', '"90"'): 'reports.ads.lag: must be a number of minutes, hours or days, such as "30m", "6h" or "2d"',

@@ -22,8 +22,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from sfumato.mechanisms import DiscreteLaplace, Rng
-from sfumato.mechanisms.report_noise import canonical_laplace
+from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Rng
+from sfumato.mechanisms.report_noise import canonical_gaussian, canonical_laplace
 from sfumato.session import Session
 from tests.helpers.false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 
@@ -62,6 +62,11 @@ title = {{ domain = {json.dumps([f"t{title:03}" for title in range(TITLES)])} }}
 views = {{ count = "rows", epsilon = 0.5, where = {{ kind = "view" }} }}
 clicks = {{ count = "rows", epsilon = 0.2, where = {{ kind = "click" }} }}
 """
+_GAUSSIAN = (
+    _CONFIG.replace("epsilon = 0.5, ", "")
+    .replace("epsilon = 0.2, ", "")
+    .replace("max_versions = 2", 'max_versions = 2\nnoise = "gaussian"\nepsilon = { total = 1.5 }\ndelta = 1e-6')
+)
 
 _ROWS = f"""
 CREATE TABLE events AS
@@ -82,17 +87,18 @@ SELECT kind || 's', campaign, title, {time}, count(*) FROM events GROUP BY ALL
 class Drawn:
     """Noise by cell: (statistic, campaign, level, start, title), once for each seal."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = _CONFIG) -> None:
         self._folder = folder
         (folder / "noise.key").write_bytes(os.urandom(32))
         (folder / "noise.key").chmod(0o600)
-        (folder / "sfumato.toml").write_text(_CONFIG)
+        (folder / "sfumato.toml").write_text(config)
         with duckdb.connect(str(folder / "rows.duckdb")) as connection:
             connection.execute(_ROWS)
         with Session(folder / "sfumato.toml", clock=lambda: NOW) as session:
             self._ask(session)
             session.reseal("ads", start="2026-01-01", end="2026-02-01")
             self._ask(session)
+            self.policy = session._reports.policies["ads"]
 
     @staticmethod
     def _ask(session: Session) -> None:
@@ -147,6 +153,61 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
     return Drawn(tmp_path_factory.mktemp("ads")).noise()
 
 
+GaussianNoise = tuple[np.ndarray, dict[str, DiscreteGaussian]]
+
+
+@pytest.fixture(scope="module")
+def gaussian(tmp_path_factory: pytest.TempPathFactory) -> GaussianNoise:
+    """The noise of a report with Gaussian noise, and its laws by level of time."""
+    drawn = Drawn(tmp_path_factory.mktemp("ads"), _GAUSSIAN)
+    return drawn.noise(), {level: drawn.policy.law("views", level) for level in ("day", "month")}
+
+
+@pytest.mark.parametrize(("level", "off"), [("day", Fraction(5, 4)), ("month", Fraction(2))])
+def test_every_gaussian_cell_has_the_law_of_its_deviation(gaussian: GaussianNoise, level: str, off: Fraction) -> None:
+    """By Massart's bound; and a deviation that is `off` by this factor either way, or of the other level, is rejected.
+
+    Their laws are more than twice the bound away, so that this fails once in a million runs too.
+    """
+    noise, laws = gaussian
+    draws = (noise[..., 0, :] if level == "month" else noise[..., 1:, :]).ravel()
+
+    def distance(law: DiscreteGaussian) -> float:
+        return cdf_distance(draws, lambda points: np.array([1 - law.tail(int(point) + 1) for point in points]))
+
+    right = laws[level]
+    assert distance(right) <= cdf_slack(len(draws))
+    wrong = [DiscreteGaussian(right.sigma_squared * factor**2) for factor in (off, 1 / off)]
+    for law in [*wrong, laws["day" if level == "month" else "month"]]:
+        assert distance(law) > cdf_slack(len(draws))
+
+
+def test_a_million_gaussian_cells_have_the_law_of_their_deviation() -> None:
+    """By Massart's bound; and a deviation that is wrong by 5 % either way is rejected."""
+    right = Fraction(12)
+    draws = canonical_gaussian(np.zeros(1_000_000, np.int64), sigma_squared=right**2, rng=Rng.system())
+
+    def distance(deviation: Fraction) -> float:
+        law = DiscreteGaussian(deviation**2)
+        return cdf_distance(draws, lambda points: np.array([1 - law.tail(int(point) + 1) for point in points]))
+
+    assert distance(right) <= cdf_slack(len(draws))
+    for wrong in (Fraction(21, 20), Fraction(20, 21)):
+        assert distance(right * wrong) > cdf_slack(len(draws))
+
+
+def test_the_two_kinds_of_noise_are_independent() -> None:
+    """Of one source, as one seal would have: signs, as products of mean 0, by Hoeffding's bound."""
+    exact, keys = np.zeros(100_000, np.int64), (os.urandom(32), b"cell")
+    laplace = np.sign(canonical_laplace(exact, epsilon=Fraction(1, 10), rng=Rng.keyed(*keys)))
+    gaussian = np.sign(canonical_gaussian(exact, sigma_squared=200, rng=Rng.keyed(*keys)))
+    other = np.sign(canonical_gaussian(exact, sigma_squared=201, rng=Rng.keyed(*keys)))
+    slack = math.sqrt(2 * math.log(4 / FALSE_ALARM) / len(exact))
+    assert abs((laplace * gaussian).mean()) <= slack
+    assert abs((gaussian * other).mean()) <= slack
+    assert np.square(gaussian).mean() > slack  # the same noise would be found
+
+
 @pytest.mark.parametrize(("place", "statistic"), [*enumerate(EPSILONS)])
 def test_every_cell_has_the_law_of_its_epsilon(noise: np.ndarray, place: int, statistic: str) -> None:
     """By Massart's bound; and an epsilon that is wrong by a fifth either way is rejected.
@@ -188,9 +249,11 @@ PAIRS = {
 }
 
 
+@pytest.mark.parametrize("family", ["laplace", "gaussian"])
 @pytest.mark.parametrize("across", PAIRS)
-def test_cells_are_independent(noise: np.ndarray, across: str) -> None:
+def test_cells_are_independent(noise: np.ndarray, gaussian: GaussianNoise, across: str, family: str) -> None:
     """Signs of disjoint pairs of cells, as products of mean 0: by Hoeffding's bound, shared by all kinds of pairs."""
+    noise = noise if family == "laplace" else gaussian[0]
     first, second = PAIRS[across](np.sign(noise).astype(np.int64))
     products = (first * second).ravel()
     slack = math.sqrt(2 * math.log(2 * len(PAIRS) / FALSE_ALARM) / len(products))

@@ -38,6 +38,8 @@ _MAX_VARIANCE = 2**20
 _MAX_BLOCKS = 256
 # A variance from which one less does not count.
 _LARGE = Fraction(2**60)
+# The largest x of which e^x is computed.
+_MAX_EXPONENT = 700
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,8 @@ class GaussianLoss:
         if any(step.variance <= 1 for step in self.steps):
             return 1.0
         slack = KAPPA * sum(step.coordinates for step in self.steps) * _UP
+        if slack > _MAX_EXPONENT:
+            return 1.0
         return math.exp(slack) * gaussian_delta(_mu_squared(self.steps), epsilon - 2 * slack) * _UP
 
     def _exact(self, epsilon: float) -> float:
@@ -179,7 +183,7 @@ def gaussian_delta(mu_squared: Number, epsilon: Number) -> float:
         return max(0.0, -math.expm1(at))
     place = at / mu - mu / 2
     with_person = math.erfc(place / math.sqrt(2)) / 2 * _UP
-    if at > 700:
+    if at > _MAX_EXPONENT:
         return min(with_person + _LOST, 1.0)
     without = math.exp(at) * math.erfc((place + mu) / math.sqrt(2)) / 2 / _UP
     return min(max(with_person - without, 0.0) + _LOST, 1.0)
@@ -227,7 +231,7 @@ class _SummedNoise:
         """P[X >= n] - e^epsilon P[X >= n + keys], n the first place at which the loss is above epsilon."""
         first = math.floor(min(max(epsilon * self.variance - self.keys / 2, -(2.0**60)), 2.0**60)) + 1
         with_person, without = self._tail(first), self._tail(first + self.keys)
-        if without == 0:
+        if without == 0 or epsilon > _MAX_EXPONENT:
             return with_person * self.factor * _UP
         return max(with_person * _UP - math.exp(epsilon) * without / _UP, 0.0) * self.factor
 

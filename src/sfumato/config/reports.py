@@ -9,15 +9,17 @@ from decimal import Decimal
 from fractions import Fraction
 
 from sfumato.config.sections import Section, defaults
-from sfumato.config.settings import AttributeSettings, ReportSettings, StatisticSettings
+from sfumato.config.settings import AttributeSettings, GaussianTotal, ReportSettings, StatisticSettings
 from sfumato.errors import ConfigError, nearest
+from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import RESERVED
 from sfumato.query.reports.calendar import ALIASES, Calendar
 from sfumato.query.reports.policy import ADMITTED, OPTIONS, Option, options_conflict
 from sfumato.query.reports.shares import split_epsilon
 
 MAX_STATISTICS, MAX_ATTRIBUTES, MAX_ENTITY_LEVELS = 12, 64, 8
-MAX_EPSILON = 1000
+MAX_EPSILON, MAX_GAUSSIAN_EPSILON = 1000, 100
+MIN_DELTA, MAX_DELTA = Fraction(1, 10**15), Fraction(1, 10**3)
 MAX_LAG = timedelta(days=366)
 MAX_VERSIONS, MAX_EVENTS, MAX_FANOUT = 1000, 10**9, 1000
 
@@ -28,7 +30,8 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def read_report_settings(name: str, section: Section) -> ReportSettings:
     usual = defaults(ReportSettings)
     calendar = Calendar(section.texts("levels", ("day", "month", "year")), section.text("zone", "UTC"))
-    epsilon = read_epsilon(section, calendar)
+    gaussian = read_gaussian(section)
+    epsilon = {} if gaussian else read_epsilon(section, calendar)
     levels, entities = read_entities_table(section)
     settings = ReportSettings(
         name=name,
@@ -46,6 +49,7 @@ def read_report_settings(name: str, section: Section) -> ReportSettings:
         cap=section.whole("max_events_per_unit", 0, at_least=1, at_most=MAX_EVENTS) or usual["cap"],
         exact_totals=read_exact_totals(section),
         options=read_options(section),
+        gaussian=gaussian,
     )
     _check_sizes(settings, section)
     _check_names(settings, section)
@@ -53,11 +57,19 @@ def read_report_settings(name: str, section: Section) -> ReportSettings:
 
 
 def read_statistic(section: Section, calendar: Calendar, epsilon: Mapping[str, Fraction] | None) -> StatisticSettings:
-    """A statistic; `epsilon` is that of the report, for one that has none of its own."""
+    """A statistic; `epsilon` is that of the report, for one that has none of its own.
+
+    It is empty where noise is Gaussian: then the report's total is divided among all statistics.
+    """
     column = section.text("sum") if section.has("sum") else None
     if column is None and section.text("count") != "rows":
         raise ConfigError(section.at("count"), 'must be "rows"; a column of counts is added up by sum = "..."')
-    own = read_epsilon(section, calendar) or epsilon
+    own = epsilon
+    if section.has("epsilon"):
+        if epsilon == {}:
+            problem = "is not for Gaussian noise: the total of the report is divided among all statistics; leave it out"
+            raise ConfigError(section.at("epsilon"), problem)
+        own = read_epsilon(section, calendar)
     if own is None:
         problem = "is missing, here and in the report; it is that of one cell, such as 1"
         raise ConfigError(section.at("epsilon"), problem)
@@ -90,6 +102,28 @@ def read_epsilon(section: Section, calendar: Calendar) -> Mapping[str, Fraction]
     if isinstance(raw, dict):
         return section.section("epsilon", by_level, None)
     return None if raw is None else dict.fromkeys(levels, positive(section, "epsilon"))
+
+
+def read_gaussian(section: Section) -> GaussianTotal | None:
+    """What a report with Gaussian noise promises; None where its noise is Laplace noise."""
+    if section.choice("noise", CountNoise, "laplace") == "laplace":
+        if section.has("delta"):
+            problem = 'is for Gaussian noise: write noise = "gaussian", or leave it out; Laplace noise has no delta'
+            raise ConfigError(section.at("delta"), problem)
+        return None
+    words = "{ total = ... }: with Gaussian noise it is what one event is promised, over all its cells in one version"
+    if "total" not in section.take("epsilon", dict, words, ...):
+        raise ConfigError(section.at("epsilon"), f"must be {words}")
+    epsilon = section.section("epsilon", lambda below: below.number("total"), Fraction(0))
+    if not 0 < epsilon <= MAX_GAUSSIAN_EPSILON:
+        raise ConfigError(section.at("epsilon.total"), f"must be above 0 and at most {MAX_GAUSSIAN_EPSILON}")
+    if not section.has("delta"):
+        problem = "is missing; Gaussian noise promises an epsilon but for a small delta, such as 1e-6"
+        raise ConfigError(section.at("delta"), problem)
+    delta = section.number("delta")
+    if not MIN_DELTA <= delta <= MAX_DELTA:
+        raise ConfigError(section.at("delta"), f"must be from {float(MIN_DELTA):g} to {float(MAX_DELTA):g}")
+    return GaussianTotal(epsilon, delta)
 
 
 def read_attribute(section: Section) -> AttributeSettings:

@@ -256,7 +256,10 @@ SHARED_PAD_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class StatisticSettings:
-    """What a report counts: rows that pass `where`, or the sum of a `column`. `epsilon` is by level of time."""
+    """What a report counts: rows that pass `where`, or the sum of a `column`.
+
+    `epsilon` is by level of time; it is empty where the report has Gaussian noise.
+    """
 
     column: str | None
     where: Mapping[str, Any]
@@ -274,8 +277,19 @@ class AttributeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GaussianTotal:
+    """What a report with Gaussian noise promises to one event, over all its cells in one version."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """A report as the owner wrote it. Types, domains and entities are looked up later."""
+    """A report as the owner wrote it. Types, domains and entities are looked up later.
+
+    Its noise is Laplace noise of the statistics' epsilons, unless it is `gaussian`.
+    """
 
     name: str
     table: str
@@ -292,6 +306,7 @@ class ReportSettings:
     cap: int | None = None
     exact_totals: bool = False
     options: tuple[Option, ...] = ()
+    gaussian: GaussianTotal | None = None
 
     def public_tables(self) -> tuple[str, ...]:
         """The tables that list its domains and its entities."""

@@ -1,7 +1,8 @@
 """What is told at most, in numbers that add up, and the (epsilon, delta) that it promises.
 
-Guarantee: losses compose adaptively. A budget is zCDP but for the delta of its calls. A report is pure: it adds its
-epsilon to what all else promises, or epsilon^2 / 2 to rho, and the smaller of the two holds (proofs/composition.md).
+Guarantee: losses compose adaptively. A budget is zCDP but for the delta of its calls. A report with Laplace noise is
+pure: it adds its epsilon to what all else promises, or epsilon^2 / 2 to rho, and the smaller of the two holds
+(proofs/composition.md). A report with Gaussian noise adds the rho of that noise.
 Several people together: proofs/groups.md. Epsilons are rounded up, so what is shown holds.
 """
 
@@ -52,7 +53,7 @@ def longest_window(resets: Iterable[Resets]) -> Window:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`delta`-approximate `rho`-zCDP, beside reports of `pure` epsilon in all, which are `pure_rho`-zCDP.
+    """`delta`-approximate `rho`-zCDP, beside pure reports of `pure` epsilon in all, which are `pure_rho`-zCDP.
 
     `shown` is the delta for each of GROUPS; None if it depends on what will be released.
     """
@@ -71,6 +72,7 @@ class Loss:
 
     @classmethod
     def of_report(cls, epsilon: Fraction) -> Loss:
+        """What a report with Laplace noise tells. With Gaussian noise it is the rho of that noise."""
         return cls(pure=epsilon, pure_rho=epsilon**2 / 2)
 
     def __add__(self, other: Loss) -> Loss:

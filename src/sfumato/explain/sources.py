@@ -169,14 +169,16 @@ class _Source:
         """What reports tell of one person; None if one of them has no bound for a person."""
         known = [guarantees.get(name) for name in self.reports]
         bounded = (each is not None and each.unit == "person" and not each.exact_totals for each in known)
-        return add([Loss.of_report(each.epsilon) for each in known if each]) if all(bounded) else None
+        told = (Loss(each.rho) if each.rho else Loss.of_report(each.epsilon) for each in known if each)
+        return add(told) if all(bounded) else None
 
     def _event_epsilon(self, guarantees: Mapping[str, ReportGuarantee]) -> float | None:
         """What reports tell of one event."""
         known = [guarantees.get(name) for name in self.reports]
         if any(each is None or each.exact_totals for each in known):
             return None
-        return round_up(sum((each.seal * each.versions for each in known if each), Fraction(0)), 10_000)
+        each_event = (each.after(each.versions, events=1) for each in known if each)
+        return round_up(sum(each_event, Fraction(0)), 10_000)
 
     @property
     def _units(self) -> list[str]:
@@ -220,6 +222,7 @@ class _Source:
             else TotalPart(names=[each.name for each in releasing], **_bounds(map(self._releases, spans))),
             reports=TotalPart(names=[*self.reports], **_bounds([reports, reports])),
             event_epsilon=self._event_epsilon(guarantees) if self.reports else None,
+            event_delta=float(sum(each.delta for name in self.reports if (each := guarantees.get(name)))),
             total=PeriodBounds(**_bounds(None if unbounded else add([each, reports]) for each in told)),
             unbounded=unbounded,
             groups=[] if group is None or len(self._units) > 1 else group.groups(),

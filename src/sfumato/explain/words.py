@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.show.text import join_words
+from sfumato.show.text import at_delta, describe_report_promise, join_words
 from sfumato.wire.guarantee import (
     AccountPromise,
     Asked,
@@ -121,7 +121,8 @@ def describe_source(source: SourceTotal) -> str:
 def describe_source_parts(source: SourceTotal) -> Iterator[str]:
     """What the numbers of a source leave open."""
     if source.reports.names and source.event_epsilon is not None:
-        yield f"For one event, its reports promise epsilon {source.event_epsilon:,.6g}, over all that is ever asked."
+        size = f"epsilon {source.event_epsilon:,.6g}{at_delta(source.event_delta)}"
+        yield f"For one event, its reports promise {size}, over all that is ever asked."
     if source.groups:
         counted = "questions and reports" if source.reports.names else "questions"
         yield describe_groups(source.groups).replace(
@@ -138,7 +139,7 @@ def describe_source_parts(source: SourceTotal) -> Iterator[str]:
 def describe_reports(explained: PolicyExplanation) -> Iterator[str]:
     """What reports promise, beside the budgets."""
     for name, promise in explained.guarantee.reports.items():
-        size = "" if promise is None else f": epsilon {promise['epsilon']:,.6g} for one {promise['unit']}"
+        size = "" if promise is None else f": {describe_report_promise(promise)}"
         yield (
             f"The report {name} has its own guarantee, however often and by however many it is asked{size}. It debits "
             f"no budget; see: sfumato report explain --report {name}"

@@ -160,8 +160,8 @@ def _too_many(report: str, most: int, *, changed: bool, lost: bool) -> str:
     way = f"raise max_versions of reports.{report} above {most}: each version multiplies the guarantee"
     if changed:
         return (
-            f"report {report}: this range was sealed under another definition (its epsilon, filter, columns, ...), and "
-            f"may not be drawn again. Put the policy back as it was, or {way}"
+            f"report {report}: this range was sealed under another definition (its epsilon, noise, filter, columns, "
+            f"...), and may not be drawn again. Put the policy back as it was, or {way}"
         )
     if lost:
         return (

@@ -27,6 +27,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words, decimal
 
 Integers: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
 
 # Tail probabilities in float64 are off by far less than this share, and are rounded up by it.
 ROUND_UP = 1 + 2.0**-36
@@ -145,6 +146,17 @@ class DiscreteLaplace(Noise):
         heads = (n + 1) / rest + a / rest**2 + 2 * a**2 / ((1 + a) * rest**2)
         return (rest / (1 + a)) ** 2 * self._power(n) * heads * ROUND_UP
 
+    @property
+    def tail_scale(self) -> float:
+        """Far out, the tail falls by a factor of e over this length."""
+        return float(self.scale)
+
+    def characteristic(self, angles: Floats) -> Floats:
+        """E[cos(angle * X)]."""
+        a = math.exp(-1 / float(self.scale))
+        numbers: Floats = (1 - a) ** 2 / (1 - 2 * a * np.cos(angles) + a**2)
+        return numbers
+
     def _ratio(self) -> tuple[float, float]:
         """a and 1 - a, both to full relative precision."""
         x = -1 / float(self.scale)
@@ -201,6 +213,23 @@ class DiscreteGaussian(Noise):
             draws.append(_signed(magnitudes, words[0::2]).compress(accepted)[:wanted])
             start, wanted = stop, wanted - len(draws[-1])
         return draws[0] if len(draws) == 1 else np.concatenate([np.empty(0, np.int64), *draws])
+
+    @property
+    def tail_scale(self) -> float:
+        """None: the tail falls faster than any exponential."""
+        return 0.0
+
+    def characteristic(self, angles: Floats) -> Floats:
+        """E[cos(angle * X)]: a sum over the integers, or over the multiples of 2 pi by Poisson summation."""
+        variance = float(self.sigma_squared)
+        if variance < 1:
+            places = range(1, _reach(variance, 0) + 1)
+            terms = (2 * math.exp(-x * (x / (2 * variance))) * np.cos(x * angles) for x in places)
+            return sum(terms, np.ones_like(angles)) / _theta(variance, 0.0)
+        near = np.remainder(angles + math.pi, 2 * math.pi) - math.pi
+        turns = [2 * math.pi * k for k in range(-2, 3)]  # beyond them there is less than e^-40
+        heights = (np.exp(-variance / 2 * np.square(near + turn)) for turn in turns)
+        return sum(heights, np.zeros_like(angles)) / sum(math.exp(-variance / 2 * turn**2) for turn in turns)
 
     def upper_tail(self, n: int) -> float:
         return _gaussian_tail(float(self.sigma_squared), n) / _theta(float(self.sigma_squared), 0.0) * ROUND_UP

@@ -1,4 +1,4 @@
-"""How accurate a report is: the error of the ranges that are usually asked for, and what Gaussian noise would change.
+"""How accurate a report is: the error of the ranges that are usually asked for, and what the other noise would change.
 
 Pure: it follows from the policy, before anything is drawn.
 """
@@ -12,9 +12,12 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
+from sfumato.accounting.gaussian import gaussian_delta
 from sfumato.mechanisms.consistency import Tree
+from sfumato.mechanisms.noise import DiscreteLaplace
+from sfumato.mechanisms.report_noise import CellNoise
 from sfumato.query.reports.calendar import Range, Span
 from sfumato.query.reports.entities import Family
 from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy
@@ -25,14 +28,14 @@ from sfumato.reports.numbers import step_numbers
 
 YEAR = 2025
 EVERY = 5  # days: how often each range is looked at in the year
-DELTA = 1e-6  # of the Gaussian noise that is compared with
+DELTA = Fraction(1, 10**6)  # of the Gaussian noise that is compared with
 
 _ALONE = Family(((),), Tree((-1,)), (True,))
 
 
 @dataclass(frozen=True, slots=True)
 class UsualError:
-    """The 95 % error of a range for statistics with one epsilon: each on a typical day of a year, and at most.
+    """The 95 % error of a range for statistics with one noise: each on a typical day of a year, and at most.
 
     `sums` adds up the fewest cells. `calendar` is with the option of that name, on the day that the range ends; `final`
     is with it too, when all longer ranges around it are complete.
@@ -52,9 +55,9 @@ class UsualError:
 
 def usual_errors(policy: ReportPolicy) -> list[UsualError]:
     """The errors of the usual ranges, of one entity. A range that is not on the grid of the report is left out."""
-    alike: dict[tuple[Fraction, ...], list[str]] = {}
-    for name, statistic in policy.statistics.items():
-        alike.setdefault(tuple(statistic.epsilon[level] for level in policy.calendar.levels), []).append(name)
+    alike: dict[tuple[CellNoise, ...], list[str]] = {}
+    for name in policy.statistics:
+        alike.setdefault(tuple(policy.law(name, level) for level in policy.calendar.levels), []).append(name)
     ranges, later = usual_ranges(policy), policy.calendar.instant("end", date(YEAR + 2, 1, 1))
     trees = partial(time_trees, policy.calendar)
 
@@ -95,7 +98,7 @@ class RangeVariances:
 
     def __init__(self, policy: ReportPolicy, statistic: str) -> None:
         self._policy, self._statistic = policy, statistic
-        self._cells = {level: variance(1 / policy.epsilon(statistic, level)) for level in policy.calendar.levels}
+        self._cells = {level: variance(policy.law(statistic, level)) for level in policy.calendar.levels}
         self._known: dict[Span, tuple[list[float], dict[int, list[int]]]] = {}
 
     def errors(self, asked: Sequence[tuple[Range, tuple[TimeTree, ...]]]) -> tuple[int, int]:
@@ -138,38 +141,45 @@ class RangeVariances:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianComparison:
-    """What Gaussian noise of the same epsilon and a small `delta` would do: the error times `ratio`.
+class NoiseComparison:
+    """What the other kind of `noise` would do at the same epsilon: the error times `ratio`.
 
-    `cells` is the number of cells that one event is counted in.
+    `delta` is that of the Gaussian noise, of the two. `cells` is the number of cells that one event is counted in.
     """
 
-    delta: float
+    noise: Literal["laplace", "gaussian"]
+    delta: Fraction
     cells: int
     ratio: float
 
     def __str__(self) -> str:
         percent = round(100 * abs(1 - self.ratio))
         change = f"{percent} % {'less' if self.ratio < 1 else 'more'}" if percent else "the same"
-        noise = f"Gaussian noise at the same epsilon and delta {self.delta:g} would have {change} error"
+        at = f"and delta {float(self.delta):g}" if self.noise == "gaussian" else "and no delta"
+        noise = f"{self.noise.capitalize()} noise at the same epsilon {at} would have {change} error"
         return f"{noise}: one event is counted in {self.cells:,} cell{'' if self.cells == 1 else 's'}."
 
     def to_dict(self) -> dict[str, Any]:
-        return {"delta": self.delta, "cells": self.cells, "error_ratio": round(self.ratio, 3)}
+        return {"delta": float(self.delta), "cells": self.cells, "error_ratio": round(self.ratio, 3)}
 
 
-def compare_gaussian(policy: ReportPolicy, promise: ReportGuarantee) -> GaussianComparison:
-    """Each cell's noise replaced by Gaussian noise, all deviations in the same proportion, at the same epsilon.
+def compare_noise(policy: ReportPolicy, promise: ReportGuarantee) -> NoiseComparison:
+    """Each cell's noise replaced by the other kind, in the same proportion everywhere, at the same epsilon.
 
-    An event's cells add up to mu^2 = sum 1 / sigma^2 for each version, and c events of a person to c^2 times that.
-    The mechanism is then (epsilon, delta)-DP for the delta of a Gaussian of this mu (Balle and Wang 2018).
+    Of Gaussian noise an event's cells add up to mu^2 = sum 1 / sigma^2 for each version, and c events of a person to
+    c^2 times that; it is then (epsilon, delta)-DP for the delta of a Gaussian of this mu (Balle and Wang 2018). Of
+    Laplace noise they add up to epsilon = sum 1 / scale, times versions and events.
     """
-    levels = policy.calendar.levels
-    each = [variance(1 / policy.epsilon(name, level)) for name in promise.statistics for level in levels]
+    each = [policy.law(name, level) for name in promise.statistics for level in policy.calendar.levels]
     several = promise.attributes * promise.entities
-    squared = several * promise.versions * promise.events**2 * sum(1 / spread for spread in each)
-    ratio = math.sqrt(squared) / largest_mu(float(promise.epsilon), DELTA)
-    return GaussianComparison(DELTA, several * len(each), ratio)
+    if promise.gaussian is None:
+        squared = several * promise.versions * promise.events**2 * sum(1 / variance(law) for law in each)
+        ratio = math.sqrt(squared) / largest_mu(float(promise.epsilon), float(DELTA))
+        return NoiseComparison("gaussian", DELTA, several * len(each), ratio)
+    inverse = several * promise.versions * promise.events * sum(1 / law.deviation for law in each)
+    scales = [Fraction(law.deviation * inverse) / promise.epsilon for law in each]
+    squares = sum(variance(DiscreteLaplace(scale)) for scale in scales), sum(map(variance, each))
+    return NoiseComparison("laplace", promise.delta, several * len(each), math.sqrt(squares[0] / squares[1]))
 
 
 def largest_mu(epsilon: float, delta: float) -> float:
@@ -179,23 +189,9 @@ def largest_mu(epsilon: float, delta: float) -> float:
     0.2367
     """
     low, high = 0.0, 1.0
-    while gaussian_delta(epsilon, high) <= delta:
+    while gaussian_delta(high**2, epsilon) <= delta:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta else (low, middle)
+        low, high = (middle, high) if gaussian_delta(middle**2, epsilon) <= delta else (low, middle)
     return low
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """P[X > y] - exp(epsilon) P[X > x] of a standard normal X, with y, x = epsilon / mu -+ mu / 2."""
-    y, x = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    density = math.exp(-(y**2) / 2) / math.sqrt(2 * math.pi)  # of X at y; exp(epsilon) times that at x
-    return math.erfc(y / math.sqrt(2)) / 2 - density * _mills_ratio(x)
-
-
-def _mills_ratio(x: float) -> float:
-    """P[X > x] by the density at x, for x >= 0."""
-    if x > 20:
-        return (1 - 1 / x**2 + 3 / x**4 - 15 / x**6) / x
-    return math.sqrt(math.pi / 2) * math.erfc(x / math.sqrt(2)) * math.exp(x**2 / 2)

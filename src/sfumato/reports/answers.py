@@ -61,7 +61,7 @@ def make_report(
         rows=list(_rows(planned, numbers)),
         stopped=False,
         receipt=Receipt(
-            mechanism=EXACT if request.exact else CANONICAL,
+            mechanism=EXACT if request.exact else CANONICAL["laplace" if policy.gaussian is None else "gaussian"],
             unit=policy.unit if policy.cap is not None else "event",
             charge=NOTHING,
             left=standing.left,

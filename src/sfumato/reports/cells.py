@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sfumato.engines.base import COULD_NOT_READ, Engine
 from sfumato.errors import EngineFailed
 from sfumato.ledger.cells import CellCounts, Place, Seal, Seals
-from sfumato.mechanisms import Rng, context
-from sfumato.mechanisms.report_noise import canonical_laplace
+from sfumato.mechanisms import DiscreteGaussian, Rng, context
+from sfumato.mechanisms.report_noise import draw_cells
 from sfumato.query.reports.calendar import Span
 from sfumato.query.reports.counting import cap_definition
 from sfumato.query.reports.entities import Entities, Path
@@ -92,6 +92,8 @@ def definition(policy: ReportPolicy, statistic: str, attribute: str | None, leve
     counted = policy.statistics[statistic]
     described = None if attribute is None else policy.attributes[attribute]
     several = None if described is None or not described.several else (described.max_values, described.separator)
+    law = policy.law(statistic, level)
+    noise = {"sigma_squared": law.sigma_squared} if isinstance(law, DiscreteGaussian) else {"epsilon": 1 / law.scale}
     fields = context(
         version=1,
         source=policy.source,
@@ -99,7 +101,7 @@ def definition(policy: ReportPolicy, statistic: str, attribute: str | None, leve
         zone=policy.calendar.zone,
         column=counted.column,
         where=str(counted.where),
-        epsilon=counted.epsilon[level],
+        **noise,
         values=None if described is None else described.type,
         several=several,
         cap=None if policy.cap is None else cap_definition(policy),
@@ -153,8 +155,8 @@ class Cells:
     def seal(self, block: Block, missing: Mapping[Place, str], entities: Entities, now: datetime) -> dict[Place, Seal]:
         """Draw and store what is missing of a block. Nothing leaves before it is stored.
 
-        Guarantee: epsilon-DP for one event (or person) over all that is ever stored of a report, with the epsilon of
-        `sfumato.query.reports.policy.guarantee`. Proof: proofs/reports.md.
+        Guarantee: (epsilon, delta)-DP for one event (or person) over all that is ever stored of a report, as
+        `sfumato.query.reports.policy.guarantee` states them; delta is 0 with Laplace noise. Proof: proofs/reports.md.
         """
         opened: dict[Place, Seal] = {}
         for some in _chunks(missing):
@@ -193,8 +195,8 @@ class Cells:
         source = context(
             cell=place.key, seal=seal.number, nonce=seal.nonce, definition=defined, values=_values_digest(values)
         )
-        epsilon = self._policy.epsilon(place.statistic, place.level)
-        noisy = canonical_laplace(exact, epsilon=epsilon, rng=Rng.keyed(self._key, source))
+        law = self._policy.law(place.statistic, place.level)
+        noisy = draw_cells(exact, law, Rng.keyed(self._key, source))
         return seal.number, CellCounts(values, tuple(noisy.tolist()))
 
     def _exact_vectors(

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms.noise import DiscreteLaplace
+from sfumato.mechanisms.report_noise import CellNoise
 
-Terms: TypeAlias = tuple[tuple[Fraction, float, int], ...]
-"""The noise of a number: so many independent draws of a scale, each multiplied by a weight."""
+Terms: TypeAlias = tuple[tuple[CellNoise, float, int], ...]
+"""The noise of a number: so many independent draws of a law, each multiplied by a weight."""
 
 _DIGITS = 12  # of a weight: cells in the same place of like trees have the same weight, but for the last digits
 _LEAST_VARIANCE = 1e-30
@@ -23,23 +22,32 @@ _FINEST = 1 / 16
 _STEPS = 256  # of the grid in one deviation
 
 
-def as_terms(parts: Iterable[tuple[Fraction, NDArray[np.float64]]], entities: int = 1) -> Terms:
-    """The noise of a weighted sum of cells of so many entities: scales, each with the weights of cells that have it."""
-    found: Counter[tuple[Fraction, float]] = Counter()
-    for scale, weights in parts:
+def as_terms(parts: Iterable[tuple[CellNoise, NDArray[np.float64]]], entities: int = 1) -> Terms:
+    """The noise of a weighted sum of cells of so many entities: laws, each with the weights of cells that have it."""
+    found: Counter[tuple[CellNoise, float]] = Counter()
+    for law, weights in parts:
         values, counts = np.unique(np.abs(weights).round(_DIGITS), return_counts=True)
-        found.update({(scale, value): n for value, n in zip(values.tolist(), counts.tolist(), strict=True) if value})
-    return tuple((scale, weight, n * entities) for (scale, weight), n in sorted(found.items()))
+        found.update({(law, value): n for value, n in zip(values.tolist(), counts.tolist(), strict=True) if value})
+    ordered = sorted(found.items(), key=lambda each: (each[0][0].parameter, each[0][1]))
+    return tuple((law, weight, n * entities) for (law, weight), n in ordered)
+
+
+def sum_terms(cells: Iterable[tuple[CellNoise, int]], entities: int = 1) -> Terms:
+    """The noise of a plain sum of cells of so many entities: laws, each with the number of cells that have it."""
+    found: Counter[CellNoise] = Counter()
+    for law, n in cells:
+        found[law] += n
+    return tuple((law, 1.0, found[law] * entities) for law in sorted(found, key=lambda law: law.parameter))
 
 
 @lru_cache(4096)
-def variance(scale: Fraction) -> float:
+def variance(law: CellNoise) -> float:
     """That of one cell's noise. It is never 0, so that it can weigh."""
-    return max(DiscreteLaplace(scale).deviation ** 2, _LEAST_VARIANCE)
+    return max(law.deviation**2, _LEAST_VARIANCE)
 
 
 def deviation(terms: Terms) -> float:
-    return math.sqrt(sum(n * weight**2 * variance(scale) for scale, weight, n in terms))
+    return math.sqrt(sum(n * weight**2 * variance(law) for law, weight, n in terms))
 
 
 def error95(terms: Terms, *, alone: bool = True) -> int:
@@ -48,30 +56,30 @@ def error95(terms: Terms, *, alone: bool = True) -> int:
     A number that is `alone` is the nearest whole one. One that shares a sum with others is less than one off from it.
     """
     if all(weight == 1 for _, weight, _ in terms):
-        return half_width_of_sum(tuple((scale, n) for scale, _, n in terms))
+        return half_width_of_sum(terms)
     reach = half_width_of_weighted_sum(terms)
     return math.floor(reach + 0.5) if alone else math.ceil(reach)
 
 
 @lru_cache(4096)
-def half_width_of_sum(scales: tuple[tuple[Fraction, int], ...], confidence: float = 0.95) -> int:
-    """The smallest w that a sum of independent discrete Laplace draws, n of each scale, exceeds with 1 - confidence.
+def half_width_of_sum(terms: Terms, confidence: float = 0.95) -> int:
+    """The smallest w that a plain sum of draws, all of weight 1, exceeds with probability 1 - confidence.
 
     By the inverse Fourier transform of its characteristic function; by Chebyshev's bound where that would be too long.
     """
-    if not scales:
+    if not terms:
         return 0
-    if len(scales) == 1 and scales[0][1] == 1:
-        return DiscreteLaplace(scales[0][0]).half_width(confidence)
-    deviation = math.sqrt(sum(n * DiscreteLaplace(scale).deviation ** 2 for scale, n in scales))
-    reach = 12 * deviation + 40 * float(max(scale for scale, _ in scales))
+    if len(terms) == 1 and terms[0][2] == 1:
+        return terms[0][0].half_width(confidence)
+    spread = math.sqrt(sum(n * law.deviation**2 for law, _, n in terms))
+    reach = 12 * spread + 40 * max(law.tail_scale for law, _, _ in terms)
     if reach > 2**20:
-        return math.ceil(deviation / math.sqrt(1 - confidence))
+        return math.ceil(spread / math.sqrt(1 - confidence))
     size = 2 ** math.ceil(math.log2(2 * reach + 2))
     angles = 2 * np.pi * np.arange(size // 2 + 1) / size
     transform = np.ones_like(angles)
-    for scale, n in scales:
-        transform *= _characteristic(scale, angles) ** n
+    for law, _, n in terms:
+        transform *= law.characteristic(angles) ** n
     masses = np.fft.irfft(transform, size)
     inside = masses[0] + 2 * np.cumsum(np.concatenate([[0.0], masses[1 : size // 2]]))
     return int(np.argmax(inside >= confidence))
@@ -86,19 +94,12 @@ def half_width_of_weighted_sum(terms: Terms, confidence: float = 0.95) -> float:
     """
     spread = deviation(terms)
     step = max(_FINEST, spread / _STEPS)
-    reach = 12 * spread + 40 * max(weight * float(scale) for scale, weight, _ in terms)
+    reach = 12 * spread + 40 * max(weight * law.tail_scale for law, weight, _ in terms)
     size = 2 ** math.ceil(math.log2(2 * reach / step + 2))
     angles = 2 * np.pi * np.arange(size // 2 + 1) / size
     transform = np.sinc(angles / (2 * np.pi)) ** 2
-    for scale, weight, n in terms:
-        transform *= _characteristic(scale, weight * angles / step) ** n
+    for law, weight, n in terms:
+        transform *= law.characteristic(weight * angles / step) ** n
     masses = np.fft.irfft(transform, size)
     inside = masses[0] + 2 * np.cumsum(np.concatenate([[0.0], masses[1 : size // 2]]))
     return float(np.argmax(inside >= confidence)) * step
-
-
-def _characteristic(scale: Fraction, angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """E[cos(angle * Z)] for a discrete Laplace Z."""
-    a = math.exp(-1 / float(scale))
-    numbers: NDArray[np.float64] = (1 - a) ** 2 / (1 - 2 * a * np.cos(angles) + a**2)
-    return numbers

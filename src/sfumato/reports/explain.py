@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from sfumato.query.reports.policy import (
     ReportGuarantee,
@@ -19,8 +20,8 @@ from sfumato.query.reports.policy import (
     SourceGuarantee,
     guarantee,
 )
-from sfumato.reports.accuracy import compare_gaussian, usual_errors
-from sfumato.show.text import join_words
+from sfumato.reports.accuracy import compare_noise, usual_errors
+from sfumato.show.text import at_delta, join_words
 
 TIMES = " x "
 MAX_LISTED_VERSIONS = 6
@@ -33,6 +34,11 @@ class Factor:
     number: Fraction
     words: str
     why: str
+
+    @property
+    def shown(self) -> str:
+        """The number as a table has it: of a small one, such as a rho, the first digits count."""
+        return amount(self.number) if self.number >= 1 or not self.words.startswith("rho") else digits(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,11 @@ class ReportExplanation:
 
     @property
     def formula(self) -> str:
-        return f"{TIMES.join(factor.words for factor in self.factors)} = {amount(self.promise.epsilon)}"
+        product, epsilon = TIMES.join(factor.words for factor in self.factors), amount(self.promise.epsilon)
+        if self.promise.gaussian is None:
+            return f"{product} = {epsilon}"
+        rho = math.prod(factor.number for factor in self.factors)
+        return f"{product} = {digits(Fraction(rho))}: epsilon {epsilon}{at_delta(self.promise.delta)}"
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -60,12 +70,8 @@ class ReportExplanation:
         most, reached = self.promise.versions, self.sealed[1] if self.sealed else 0
         return tuple(sorted({*range(1, min(most, MAX_LISTED_VERSIONS) + 1), most, *([reached] if reached else [])}))
 
-    def after(self, versions: int) -> Fraction:
-        """The epsilon after this many versions."""
-        return self.promise.seal * self.promise.events * versions
-
     def to_dict(self) -> dict[str, Any]:
-        policy = self.policy
+        policy, other = self.policy, compare_noise(self.policy, self.promise)
         return {
             "report": policy.name,
             "guarantee": self.promise.to_dict(),
@@ -77,16 +83,16 @@ class ReportExplanation:
                 name: {"values": len(each.domain), "max_values": each.max_values}
                 for name, each in policy.attributes.items()
             },
-            "epsilon": {
-                name: {level: float(policy.epsilon(name, level)) for level in policy.calendar.levels}
+            cell_parameter(policy): {
+                name: {level: float(each) for level, each in cell_parameters(policy, name).items()}
                 for name in policy.statistics
             },
-            "versions": [{"versions": count, "epsilon": float(self.after(count))} for count in self.versions],
+            "versions": [{"versions": count, "epsilon": float(self.promise.after(count))} for count in self.versions],
             "max_versions": policy.max_versions,
             "person": float(self.promise.epsilon) if self.promise.unit == "person" else None,
             "exact_totals": policy.exact_totals,
             "errors": [each.to_dict() for each in usual_errors(policy)],
-            "gaussian": compare_gaussian(policy, self.promise).to_dict(),
+            other.noise: other.to_dict(),
             "sealed_under_another_policy": self.others,
             "sealed": None if self.sealed is None else dict(zip(("places", "highest"), self.sealed, strict=True)),
             "notes": [*meaning(self), *not_covered(self)],
@@ -99,7 +105,7 @@ def explain_report(
     others: int = 0,
     sums: Iterable[SourceGuarantee] = (),
 ) -> ReportExplanation:
-    """The factors behind a report's guarantee; their product is exactly the epsilon of `guarantee`.
+    """The factors behind a report's guarantee; their product is exactly its epsilon, or its rho with Gaussian noise.
 
     `sums` are those of all reports; at most one has this report in it.
     """
@@ -109,19 +115,23 @@ def explain_report(
 
 
 def _factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
-    *before, epsilon = _cell_factors(policy, promise)
+    *before, price = _cell_factors(policy, promise)
     yield _attribute_factor(policy, promise)
     yield from before
     if policy.levels:
         words, why = _many(promise.entities, "level", "of entities"), f"{join_words(policy.levels)}: one of each"
         yield Factor(Fraction(promise.entities), words, f"an event counts for {why}")
-    yield epsilon
+    yield price
     if promise.versions > 1:
         words = _many(promise.versions, "version")
         yield Factor(Fraction(promise.versions), words, "max_versions: how often a range may be sealed")
     if promise.events > 1:
-        words = f"{promise.events:,} events of a person"
-        yield Factor(Fraction(promise.events), words, f"max_events_per_unit: no more of one {policy.unit} count")
+        most = f"max_events_per_unit: no more of one {policy.unit} count"
+        if promise.gaussian is None:
+            yield Factor(Fraction(promise.events), f"{promise.events:,} events of a person", most)
+        else:
+            words, squared = f"{promise.events:,}^2 for the events of a person", "they may all be in the same cells"
+            yield Factor(Fraction(promise.events**2), words, f"{most}, and {squared}")
 
 
 def _attribute_factor(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
@@ -140,12 +150,13 @@ def _attribute_factor(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
 
 
 def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
-    """Levels of time, statistics that count one event, and last the epsilon of a cell.
+    """Levels of time, statistics that count one event, and last the price of a cell: its epsilon, or its rho.
 
-    They are factors where all cells have the same epsilon, and a sum where they do not.
+    They are factors where all cells have the same price, and a sum where they do not.
     """
     levels, names = policy.calendar.levels, promise.statistics
-    rows = {name: tuple(policy.epsilon(name, level) for level in levels) for name in names}
+    unit, write = ("epsilon", amount) if policy.gaussian is None else ("rho", digits)
+    rows = {name: tuple(_price(policy, name, level) for level in levels) for name in names}
     first, alike = rows[names[0]], len({*rows.values()}) == 1
     flat = alike and len({*first}) == 1
     if flat:
@@ -154,14 +165,31 @@ def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Fa
     if alike and len(names) > 1:
         yield Factor(Fraction(len(names)), _many(len(names), "statistic"), f"{join_words(names)} may count one event")
     if flat:
-        yield Factor(first[0], f"epsilon {amount(first[0])}", "that of one cell")
+        yield Factor(first[0], f"{unit} {write(first[0])}", "that of one cell")
     elif alike:
-        terms = " + ".join(f"{amount(each)} in {level}" for each, level in zip(first, levels, strict=True))
-        yield Factor(sum(first, Fraction(0)), f"epsilon ({terms})", "that of a cell, by level of time")
+        terms = " + ".join(f"{write(each)} in {level}" for each, level in zip(first, levels, strict=True))
+        yield Factor(sum(first, Fraction(0)), f"{unit} ({terms})", "that of a cell, by level of time")
     else:
-        terms = " + ".join(f"{' + '.join(map(amount, each))} of {name}" for name, each in rows.items())
+        terms = " + ".join(f"{' + '.join(map(write, each))} of {name}" for name, each in rows.items())
         total = sum((sum(each, Fraction(0)) for each in rows.values()), Fraction(0))
-        yield Factor(total, f"epsilon ({terms})", f"that of a cell, in {join_words(levels)}")
+        yield Factor(total, f"{unit} ({terms})", f"that of a cell, in {join_words(levels)}")
+
+
+def _price(policy: ReportPolicy, statistic: str, level: str) -> Fraction:
+    """What a cell adds to the sum: its epsilon; with Gaussian noise its rho, 1 / (2 deviation^2)."""
+    if policy.gaussian is None:
+        return policy.epsilon(statistic, level)
+    return 1 / (2 * policy.gaussian.variance(level))
+
+
+def cell_parameter(policy: ReportPolicy) -> Literal["epsilon", "deviation"]:
+    """What says how much noise a cell has."""
+    return "epsilon" if policy.gaussian is None else "deviation"
+
+
+def cell_parameters(policy: ReportPolicy, statistic: str) -> Mapping[str, Fraction]:
+    """It, by level of time."""
+    return policy.statistics[statistic].epsilon if policy.gaussian is None else policy.gaussian.deviations
 
 
 def joint_statistics(policy: ReportPolicy) -> Iterator[str]:
@@ -173,7 +201,7 @@ def joint_statistics(policy: ReportPolicy) -> Iterator[str]:
     elif not others:
         yield f"One event may count in all of {join_words(names)}: their filters may hold at once."
     elif not any(_may_count_one_event(policy, *pair) for pair in itertools.combinations(names, 2)):
-        sums = {sum(statistic.epsilon.values(), Fraction(0)) for statistic in policy.statistics.values()}
+        sums = {sum((_price(policy, name, level) for level in policy.calendar.levels), Fraction(0)) for name in names}
         largest = "" if len(sums) == 1 else f" {counting[0]} has the largest epsilon."
         columns = [statistic.column for statistic in policy.statistics.values()]
         why = "no two of their filters can hold at once"
@@ -208,19 +236,21 @@ def meaning(explained: ReportExplanation) -> Iterator[str]:
     if promise.versions == 1:
         yield (
             "Each range is sealed once. A second version (`sfumato report reseal`, or another epsilon, filter or cap) "
-            f"needs max_versions = 2, and epsilon {amount(explained.after(2))}."
+            f"needs max_versions = 2, and epsilon {amount(promise.after(2))}{at_delta(promise.delta)}."
         )
+    gaussian = promise.gaussian is not None
     if promise.unit == "event":
+        would_be = "that of n^2 times the rho" if gaussian else f"n times {amount(promise.epsilon)}"
         yield (
             "It is for one event. For one person there is no bound, because a person may have any number of events: "
-            f"with a cap of n, max_events_per_unit = n, it would be n times {amount(promise.epsilon)}, if a person's "
+            f"with a cap of n, max_events_per_unit = n, it would be {would_be}, if a person's "
             f"rows arrive within the lag, {_lag(policy)}."
         )
         return
-    yield (
-        f"It is for one person, one {policy.unit}, of whose events the first {promise.events:,} count: "
-        f"{promise.events:,} times {amount(promise.seal)} for each version."
-    )
+    each = f"{promise.events:,} times {amount(promise.seal)} for each version"
+    if gaussian:
+        each = f"{promise.events:,}^2 times the rho of one, which has epsilon {amount(promise.seal)} for one version"
+    yield f"It is for one person, one {policy.unit}, of whose events the first {promise.events:,} count: {each}."
     yield (
         f"That needs rows to arrive within the lag, {_lag(policy)} after the end of their range: later rows change "
         "which events of a person are the first, and then more of them may be counted in all."
@@ -238,29 +268,35 @@ def not_covered(explained: ReportExplanation) -> Iterator[str]:
             f"place{'' if explained.others == 1 else 's'}. What that policy promised adds to this number."
         )
     if policy.exact_totals:
+        noised = (
+            f"epsilon {amount(epsilon_with_noise(policy))}" if policy.gaussian is None else "all noise is larger then"
+        )
         yield (
             "Totals are exact: the owner has it known to the reader. They tell whether one event is there, and are not "
-            f"in the number. With noise they would be: epsilon {amount(epsilon_with_noise(policy))}, and no "
-            "exact_totals."
+            f"in the number. With noise they would be: {noised}, and no exact_totals."
         )
     yield (
         "The policy is public: domains, the table of entities, epsilons, filters. Values that were copied into it from "
         "the rows are not protected."
     )
     yield "What is asked with `sfumato ask` or published by `sfumato release` about the same rows adds to it."
+    several = "n times the epsilon"
+    if policy.gaussian is not None:
+        several = "n^2 times the rho, which is more than n times the epsilon at the same delta"
     if explained.promise.unit == "event":
-        yield "Several events at once, of a person or of a household: n events have n times the epsilon."
+        yield f"Several events at once, of a person or of a household: n events have {several}."
     else:
-        yield "Several people at once: a household of n has n times the epsilon."
+        yield f"Several people at once: a household of n has {several}."
 
 
 def describe_sum(together: SourceGuarantee) -> str:
     """What several draws of the same rows promise, in a sentence or two."""
     tables, parts = join_words(together.tables), together.parts.items()
     each = join_words([f"{name} ({amount(epsilon)})" for name, epsilon in parts])
+    size = f"epsilon {amount(together.epsilon)}{at_delta(together.delta)}"
     return (
         f"Several reports draw from the same rows, {tables}: {each}. Each has noise of its own, so "
-        f"they add up: epsilon {amount(together.epsilon)} for one {together.unit}, over all of them."
+        f"they add up: {size} for one {together.unit}, over all of them."
     )
 
 
@@ -279,6 +315,16 @@ def _lag(policy: ReportPolicy) -> str:
 
 def _many(count: int, noun: str, rest: str = "") -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}{' ' if rest else ''}{rest}"
+
+
+def digits(number: Fraction) -> str:
+    """The first four digits of a number, rounded up.
+
+    >>> [digits(Fraction(text)) for text in ("1/2", "1/3000", "12345")]
+    ['0.5', '0.0003334', '12350']
+    """
+    first = Context(prec=4, rounding=ROUND_CEILING)
+    return f"{first.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize():f}"
 
 
 def amount(number: Fraction) -> str:

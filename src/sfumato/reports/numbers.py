@@ -12,18 +12,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settled, split_tree
+from sfumato.mechanisms.report_noise import CellNoise
 from sfumato.query.reports.calendar import Range, Span
 from sfumato.query.reports.entities import Family
 from sfumato.query.reports.policy import Option, ReportPolicy
 from sfumato.query.reports.timetrees import TimeTree
-from sfumato.reports.errors import Terms, as_terms, half_width_of_sum, variance
+from sfumato.reports.errors import Terms, as_terms, half_width_of_sum, sum_terms, variance
 
 MAX_COUNT = 2**40
 """Counts are clamped to this, so that sums cannot overflow int64."""
@@ -84,8 +84,8 @@ class Numbers:
 
     def noise(self, statistic: str, entities: int) -> Iterator[Terms]:
         """The noise of the steps, each a sum over so many entities; of steps with the same variance, that of one."""
-        scales, variances = self._scales(statistic), self._cell_variances(statistic)
-        places = {level: [at for at, span in enumerate(self.spans) if span.level == level] for level in scales}
+        laws, variances = self._laws(statistic), self._cell_variances(statistic)
+        places = {level: [at for at, span in enumerate(self.spans) if span.level == level] for level in laws}
         known = set()
         for some in _chunks(self.steps):
             weights = np.zeros((len(self.spans), len(some)))
@@ -97,22 +97,20 @@ class Numbers:
             for step, spread in enumerate((weights**2 * variances[:, None]).sum(axis=0).tolist()):
                 if (rough := f"{spread:.9g}") not in known:
                     known.add(rough)
-                    yield as_terms(((scales[level], weights[places[level], step]) for level in scales), entities)
+                    yield as_terms(((law, weights[places[level], step]) for level, law in laws.items()), entities)
 
     def sum_noise(self, statistic: str, cells: Mapping[str, int], entities: int) -> Terms:
         """The noise of a plain sum, over so many entities, of as many cells as there are by level of time."""
-        scales, found = self._scales(statistic), Counter[Fraction]()
-        for level, n in cells.items():
-            found[scales[level]] += n
-        return tuple((scale, 1.0, n * entities) for scale, n in sorted(found.items()))
+        laws = self._laws(statistic)
+        return sum_terms(((laws[level], n) for level, n in cells.items()), entities)
 
-    def _scales(self, statistic: str) -> dict[str, Fraction]:
-        """The scale of a cell's noise, by level of time."""
-        return {level: 1 / self.policy.epsilon(statistic, level) for level in self.policy.calendar.levels}
+    def _laws(self, statistic: str) -> dict[str, CellNoise]:
+        """A cell's noise, by level of time."""
+        return {level: self.policy.law(statistic, level) for level in self.policy.calendar.levels}
 
     def _cell_variances(self, statistic: str) -> NDArray[np.float64]:
         """The variance of a cell's noise, by range."""
-        by_level = {level: variance(scale) for level, scale in self._scales(statistic).items()}
+        by_level = {level: variance(law) for level, law in self._laws(statistic).items()}
         return np.array([by_level[span.level] for span in self.spans])
 
     def _weigh(self, which: Which, cells: Array) -> NDArray[Any]:
@@ -142,8 +140,7 @@ class Numbers:
         apart = np.zeros(flat.shape, bool)
         for parent, children in tree.families():
             levels = Counter(self.spans[places[node]].level for node in (parent, *children))
-            noise = self.sum_noise(which[0], levels, 1)
-            most = half_width_of_sum(tuple((scale, n) for scale, _, n in noise), 1 - FALSE_ALARM)
+            most = half_width_of_sum(self.sum_noise(which[0], levels, 1), 1 - FALSE_ALARM)
             apart[parent] = np.abs(flat[parent] - flat[children].sum(axis=0)) > most
         return apart
 

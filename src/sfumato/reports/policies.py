@@ -11,7 +11,7 @@ from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoEr
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.reports.entities import Entities
-from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic
+from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatistic, with_gaussian_noise
 from sfumato.query.values import json_value
 from sfumato.types import TYPES, Type
 
@@ -90,6 +90,8 @@ def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> 
             options=settings.options,
             source=catalog.origin(settings.table),
         )
+        if settings.gaussian is not None:
+            policy = with_gaussian_noise(policy, settings.gaussian.epsilon, settings.gaussian.delta)
     except InvalidArgument as problem:
         raise ConfigError(f"{here}.{problem.argument}", problem.problem) from None
     _check_time(policy, schema, f"{here}.time")

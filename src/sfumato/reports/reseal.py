@@ -28,7 +28,7 @@ class Reseal:
     """What resealing a range costs, and whether it was `done`.
 
     `before` and `after` are the epsilons of one `unit` in this range, now and once it is drawn again. `promised` is
-    what the report promises with all of its versions.
+    what the report promises with all of its versions. All are at `delta`, which is 0 with Laplace noise.
     """
 
     report: str
@@ -44,6 +44,7 @@ class Reseal:
     before: Fraction
     after: Fraction
     promised: Fraction
+    delta: Fraction
     done: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,6 +63,7 @@ class Reseal:
                 "before": float(self.before),
                 "after": float(self.after),
                 "promised": float(self.promised),
+                **({"delta": float(self.delta)} if self.delta else {}),
             },
             "done": self.done,
         }
@@ -98,7 +100,6 @@ def reseal(
         now=now,
         dry=dry,
     )
-    per_version = promise.seal * promise.events
     return Reseal(
         report=policy.name,
         start=calendar.wall(first),
@@ -110,9 +111,10 @@ def reseal(
         version=found.highest,
         versions=policy.max_versions,
         unit=promise.unit,
-        before=per_version * max(found.highest - 1, 0),
-        after=per_version * found.highest,
+        before=promise.after(found.highest - 1) if found.highest > 1 else Fraction(0),
+        after=promise.after(found.highest) if found.highest else Fraction(0),
         promised=promise.epsilon,
+        delta=promise.delta,
         done=bool(found.places) and not dry,
     )
 

@@ -200,6 +200,7 @@ GUARANTEE: Json = {
                 "year": {"epsilon": None, "delta": None, "wins": 1.0},
             },
             "event_epsilon": 2.0,
+            "event_delta": 0.0,
             "total": {
                 "period": {"epsilon": None, "delta": None, "wins": 1.0},
                 "year": {"epsilon": None, "delta": None, "wins": 1.0},

@@ -9,6 +9,8 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
+from fractions import Fraction
+from typing import Any
 
 NO_GROUPS = "No group stands out of the noise, so none is shown."
 NO_COUNTS = "Small counts are not shown, and all of these are small."
@@ -126,6 +128,16 @@ def moment_text(moment: date, *, with_time: bool) -> str:
     """
     whole = moment.isoformat(" ", "minutes") if isinstance(moment, datetime) else moment.isoformat()
     return whole if with_time else whole[:10]
+
+
+def at_delta(delta: float | Fraction) -> str:
+    """What follows an epsilon in a sentence; nothing where there is no delta."""
+    return f" at delta {float(delta):g}" if delta else ""
+
+
+def describe_report_promise(promise: Mapping[str, Any]) -> str:
+    """What a report promises, as its receipts have it, in a few words."""
+    return f"epsilon {promise['epsilon']:,.6g}{at_delta(promise.get('delta', 0))} for one {promise['unit']}"
 
 
 def partial_steps(places: Iterable[int], steps: int, level: str) -> str:

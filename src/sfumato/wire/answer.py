@@ -31,6 +31,9 @@ class ReportPromise(TypedDict):
     """The privacy guarantee of all counts of a report together, however they are queried."""
 
     epsilon: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})]
+    delta: NotRequired[
+        Annotated[float, Meta(description="Present if the noise is Gaussian: the epsilon holds but for this delta.")]
+    ]
     unit: Annotated[Literal["event", "person"], Meta(description="What is hidden: one event, or all of a person's.")]
     totals: NotRequired[
         Annotated[Literal["exact"], Meta(description="Present if totals have no noise: they are not covered.")]

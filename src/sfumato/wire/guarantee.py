@@ -105,6 +105,7 @@ class SourceTotal(Record, frozen=True, kw_only=True):
     event_epsilon: Annotated[
         float | None, Meta(description="What all reports promise for one event. Null: totals are exact, or not known.")
     ]
+    event_delta: Annotated[float, Meta(description="The delta of `event_epsilon`. 0 if no noise is Gaussian.")] = 0.0
     total: PeriodBounds
     unbounded: Annotated[list[Unbounded], Meta(description="Why there is no bound for one person, if there is none.")]
     groups: Annotated[

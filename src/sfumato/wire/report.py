@@ -178,7 +178,9 @@ class Report(Answer, frozen=True, kw_only=True):
         return f"{noise}, before {raising_words(self.raised)} the numbers"
 
     def _promise(self) -> str:
+        from sfumato.show.text import describe_report_promise
+
         promise = self.receipt.guarantee or {"epsilon": 0, "unit": self.receipt.unit}
         exact = "; totals are exact and not covered" if promise.get("totals") == EXACT else ""
         whole = "over all that is asked under this policy"
-        return f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}, {whole}{exact}"
+        return f"{describe_report_promise(promise)}, {whole}{exact}"

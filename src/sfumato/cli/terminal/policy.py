@@ -27,7 +27,7 @@ from sfumato.explain.words import (
     is_nothing,
     percent,
 )
-from sfumato.show.text import plus_minus
+from sfumato.show.text import describe_report_promise, plus_minus
 from sfumato.wire.guarantee import AccountPromise, PersonBound, SourceTotal
 
 
@@ -87,7 +87,7 @@ def _report_block(report: Mapping[str, Any]) -> RenderableType:
         "attributes": ", ".join(values) or "none",
         "entities": " / ".join(report["entities"]) or "none",
         "time": f"{', '.join(report['levels'])} in {report['zone']}",
-        "guarantee": f"epsilon {promise['epsilon']:,.6g} for one {promise['unit']}; see: sfumato report explain",
+        "guarantee": f"{describe_report_promise(promise)}; see: sfumato report explain",
     }
     return indent(labelled_lines(lines))
 

@@ -16,7 +16,7 @@ from sfumato.cli.terminal.bars import Bar, BarTable, add_bars
 from sfumato.cli.terminal.tables import ENDLESS, plain_table
 from sfumato.cli.terminal.text import Words, indent, labelled_lines, paragraphs
 from sfumato.show.figures import Sheet
-from sfumato.show.text import NO_COUNTS, figure, heading, key_label
+from sfumato.show.text import NO_COUNTS, at_delta, figure, heading, key_label
 from sfumato.wire import Report
 
 if TYPE_CHECKING:
@@ -125,13 +125,14 @@ def render_reseal_cost(found: Reseal) -> RenderableType:
     ends = (moment.isoformat(sep=" ", timespec="minutes") for moment in (found.start, found.end))
     whose = f", {' / '.join(found.entity)} with all above and below it" if found.entity else ""
     before, after, promised = map(amount, (found.before, found.after, found.promised))
+    delta = at_delta(found.delta)
     lines = {
         "report": f"{found.report}{whose}",
         "range": f"{' to '.join(ends)} ({found.zone}), with every longer range that overlaps it",
         "sealed": f"{found.places:,} place{'' if found.places == 1 else 's'} with {found.cells:,} cells",
         "version": f"{found.version} of at most {found.versions}",
-        "guarantee": f"epsilon {before} before, {after} after, for one {found.unit} of this range",
-        "promised": f"epsilon {promised}, with all {found.versions:,} versions",
+        "guarantee": f"epsilon {before} before, {after} after{delta}, for one {found.unit} of this range",
+        "promised": f"epsilon {promised}{delta}, with all {found.versions:,} versions",
     }
     return Group(paragraphs("What sealing again costs:"), "", indent(labelled_lines(lines)))
 

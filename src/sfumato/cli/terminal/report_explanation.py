@@ -8,8 +8,17 @@ from rich.table import Table
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
 from sfumato.query.reports.policy import ReportPolicy
-from sfumato.reports.accuracy import compare_gaussian, usual_errors
-from sfumato.reports.explain import ReportExplanation, amount, joint_statistics, meaning, not_covered
+from sfumato.reports.accuracy import compare_noise, usual_errors
+from sfumato.reports.explain import (
+    ReportExplanation,
+    amount,
+    cell_parameter,
+    cell_parameters,
+    joint_statistics,
+    meaning,
+    not_covered,
+)
+from sfumato.show.text import at_delta
 
 ERRORS = (
     "These are errors of one entity, on a typical day of a year to the worst: of sums of the fewest cells; with the "
@@ -27,15 +36,16 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
     factors = plain_table("factor", "", "why", numbers=(0,))
     for factor in explained.factors:
         words = factor.words[1:-1] if factor.words.startswith("(") else factor.words  # brackets are for the product
-        factors.add_row(*(Words(text, cropped=False) for text in (amount(factor.number), words, factor.why)))
+        factors.add_row(*(Words(text, cropped=False) for text in (factor.shown, words, factor.why)))
     attributes = plain_table("attribute", "values", "of one event", numbers=(1,))
     for each in policy.attributes.values():
         attributes.add_row(*map(Words, (each.name, f"{len(each.domain):,}", f"at most {each.max_values:,}")))
-    epsilons = plain_table("epsilon of a cell", *levels, numbers=range(1, len(levels) + 1))
+    cells = plain_table(f"{cell_parameter(policy)} of a cell", *levels, numbers=range(1, len(levels) + 1))
     for name in statistics:
-        epsilons.add_row(*map(Words, (name, *(amount(policy.epsilon(name, level)) for level in levels))))
+        cells.add_row(*map(Words, (name, *(amount(cell_parameters(policy, name)[level]) for level in levels))))
     whole = "over all that is ever asked under this policy"
-    head = f"{policy.name}: epsilon {amount(promise.epsilon)} for one {promise.unit}, {whole}"
+    size = f"epsilon {amount(promise.epsilon)}{at_delta(promise.delta)}"
+    head = f"{policy.name}: {size} for one {promise.unit}, {whole}"
     return stack(
         [
             Words(head, "bold", cropped=False),
@@ -43,9 +53,9 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
             indent(factors),
             paragraphs(" ".join(joint_statistics(policy))),
             *([indent(attributes)] if policy.attributes else []),
-            indent(epsilons),
+            indent(cells),
             indent(_errors_table(policy)),
-            paragraphs(f"{ERRORS} {compare_gaussian(policy, promise)}"),
+            paragraphs(f"{ERRORS} {compare_noise(policy, promise)}"),
             indent(_versions_table(explained)),
             paragraphs(standing or _sealed_sentence(explained)),
             Group(paragraphs("What it means:"), "", bullets(meaning(explained))),
@@ -72,12 +82,13 @@ def _within(typical: int, largest: int) -> str:
 
 def _versions_table(explained: ReportExplanation) -> Table:
     """The epsilon after each version."""
-    unit, most = explained.promise.unit, explained.promise.versions
-    grid = plain_table("versions", f"epsilon of one {unit}", "", numbers=(0, 1))
+    promise = explained.promise
+    most = promise.versions
+    grid = plain_table("versions", f"epsilon of one {promise.unit}{at_delta(promise.delta)}", "", numbers=(0, 1))
     reached = explained.sealed[1] if explained.sealed else 0
     for count in explained.versions:
         marks = [*(["reached"] if count == reached else []), *(["max_versions"] if count == most else [])]
-        grid.add_row(Words(f"{count:,}"), Words(amount(explained.after(count))), Words(", ".join(marks), "dim"))
+        grid.add_row(Words(f"{count:,}"), Words(amount(promise.after(count))), Words(", ".join(marks), "dim"))
     return grid
 
 

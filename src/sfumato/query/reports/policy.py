@@ -8,12 +8,14 @@ what answers tell about it: `guarantee`. Nothing here comes from the rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta, timezone
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.mechanisms.report_noise import CellNoise
 from sfumato.query.predicate import (
     EVERYTHING,
     NOTHING,
@@ -28,6 +30,7 @@ from sfumato.query.predicate import (
     prune,
 )
 from sfumato.query.reports.calendar import Calendar
+from sfumato.query.reports.gaussian import GaussianCells
 from sfumato.types import Type, Value
 
 Option: TypeAlias = Literal["monotone", "totals", "tree", "actions", "calendar"]
@@ -57,8 +60,8 @@ def options_conflict(options: Iterable[str]) -> str:
 class ReportStatistic:
     """Events of one kind: rows that pass a filter, or the sum of a column of counts over them.
 
-    `epsilon` is that of a cell, by level of time. `of` is the statistic that it follows from: every click is of an
-    impression.
+    `epsilon` is that of a cell, by level of time; it is empty where the report has Gaussian noise. `of` is the
+    statistic that it follows from: every click is of an impression.
     """
 
     name: str
@@ -88,7 +91,8 @@ class ReportPolicy:
     """One report over one table. `levels` are those of its entities, the top first; `calendar` has those of time.
 
     A range is complete a `lag` after its end, and is counted then. With a `cap`, at most so many events of a person are
-    counted. `reach` is how the rows name their entity: by a column for each level, or by the lowest alone.
+    counted. `reach` is how the rows name their entity: by a column for each level, or by the lowest alone. Noise is
+    Laplace noise of the statistics' epsilons, unless `gaussian` says how much Gaussian noise there is.
     """
 
     name: str
@@ -109,6 +113,7 @@ class ReportPolicy:
     exact_totals: bool = False
     options: tuple[Option, ...] = ()
     source: str = ""
+    gaussian: GaussianCells | None = None
 
     def __post_init__(self) -> None:
         self._check_chains()
@@ -161,16 +166,45 @@ class ReportPolicy:
         return 0 if above is None else 1 + self._depth(above)
 
     def epsilon(self, statistic: str, level: str) -> Fraction:
+        """That of a cell, where noise is Laplace noise."""
         return self.statistics[statistic].epsilon[level]
+
+    def law(self, statistic: str, level: str) -> CellNoise:
+        """The noise of a cell."""
+        if self.gaussian is not None:
+            return DiscreteGaussian(self.gaussian.variance(level))
+        return DiscreteLaplace(1 / self.epsilon(statistic, level))
+
+    @property
+    def values_of_event(self) -> int:
+        """How many cells of one statistic, entity and range an event is in at most: its values, and the total."""
+        return sum(attribute.max_values for attribute in self.attributes.values()) + (not self.exact_totals)
+
+    @property
+    def depth(self) -> int:
+        """The levels of entities; one where there are none."""
+        return max(len(self.levels), 1)
+
+    def joint_statistics(self) -> Iterator[tuple[str, ...]]:
+        """Sets of statistics that may count one event. Each set that can is part of one of them."""
+        for column in dict.fromkeys(statistic.column for statistic in self.statistics.values()):
+            yield from _joint_sets([each for each in self.statistics.values() if each.column == column], (), EVERYTHING)
+
+
+def with_gaussian_noise(policy: ReportPolicy, epsilon: Fraction, delta: Fraction) -> ReportPolicy:
+    """The same report with the Gaussian noise that keeps a promise to one event, over all its cells in one version."""
+    cells = policy.values_of_event * policy.depth * max(map(len, policy.joint_statistics()))
+    return replace(policy, gaussian=GaussianCells.of_promise(policy.calendar.levels, cells, epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True)
 class ReportGuarantee:
-    """What all answers of a report together promise: `epsilon`-DP, for one event or for one person.
+    """What all answers of a report together promise: (`epsilon`, `delta`)-DP, for one event or for one person.
 
     It is the sum of a cell's epsilon over the statistics that count an event, over `attributes` (with their values; the
     total is one more, unless it is exact), and over levels of time and of entities; times `versions` and `events`.
-    `seal` is the sum for one event and one version.
+    `seal` is the sum for one event and one version. With `gaussian` noise, rho adds up in that way, but for `events`,
+    whose square counts; an epsilon is that of a rho at `delta`.
     """
 
     unit: Unit
@@ -183,50 +217,75 @@ class ReportGuarantee:
     entities: int
     times: int
     exact_totals: bool
+    gaussian: GaussianCells | None = None
+
+    @property
+    def delta(self) -> Fraction:
+        return Fraction(0) if self.gaussian is None else self.gaussian.delta
+
+    @property
+    def rho(self) -> Fraction:
+        """What Gaussian noise tells about its unit, in zCDP; 0 if the noise is another."""
+        return (
+            Fraction(0) if self.gaussian is None else self.gaussian.loss(self._cells * self.versions, self.events).rho
+        )
+
+    @property
+    def _cells(self) -> int:
+        """How many cells of each level of time count one event, in one version."""
+        return self.attributes * self.entities * len(self.statistics)
+
+    def after(self, versions: int, events: int | None = None) -> Fraction:
+        """The epsilon of its unit after so many versions; or of so many events."""
+        together = self.events if events is None else events
+        if self.gaussian is None:
+            return self.seal * versions * together
+        return self.gaussian.epsilon_of(self.gaussian.loss(self._cells * versions, together))
 
     def to_dict(self) -> dict[str, Any]:
+        delta = {"delta": float(self.delta)} if self.delta else {}
         exact = {"totals": "exact"} if self.exact_totals else {}
-        return {"epsilon": float(self.epsilon), "unit": self.unit, **exact}
+        return {"epsilon": float(self.epsilon), **delta, "unit": self.unit, **exact}
 
 
 def guarantee(policy: ReportPolicy) -> ReportGuarantee:
-    """Epsilon-DP for one event; for one person where the policy caps a person's events. Proof: proofs/reports.md."""
-    attributes = sum(attribute.max_values for attribute in policy.attributes.values()) + (not policy.exact_totals)
-    entities = max(len(policy.levels), 1)
-    columns = dict.fromkeys(statistic.column for statistic in policy.statistics.values())
-    joint = (
-        names
-        for column in columns
-        for names in _joint_sets([each for each in policy.statistics.values() if each.column == column], (), EVERYTHING)
-    )
-    statistics = max(joint, key=lambda names: _epsilon_over_time(policy, names))
-    seal = attributes * entities * _epsilon_over_time(policy, statistics)
-    return ReportGuarantee(
+    """For one event; for one person where the policy caps a person's events. Proof: proofs/reports.md."""
+    gaussian = policy.gaussian
+    if gaussian is None:
+        statistics = max(policy.joint_statistics(), key=lambda names: _epsilon_over_time(policy, names))
+        seal = policy.values_of_event * policy.depth * _epsilon_over_time(policy, statistics)
+    else:
+        statistics, seal = max(policy.joint_statistics(), key=len), gaussian.epsilon
+    promise = ReportGuarantee(
         unit="event" if policy.cap is None else "person",
-        epsilon=seal * policy.max_versions * (policy.cap or 1),
+        epsilon=seal,
         seal=seal,
         versions=policy.max_versions,
         events=policy.cap or 1,
         statistics=statistics,
-        attributes=attributes,
-        entities=entities,
+        attributes=policy.values_of_event,
+        entities=policy.depth,
         times=len(policy.calendar.levels),
         exact_totals=policy.exact_totals,
+        gaussian=gaussian,
     )
+    return replace(promise, seal=promise.after(1, events=1), epsilon=promise.after(policy.max_versions))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGuarantee:
     """What all that is drawn from the rows of one source promises together, for one event or for one person.
 
-    `parts` are the epsilons that add up, by the name of what is drawn: each has noise of its own. `tables` are the
-    names of the source in the configuration, and `person` is the column that says whose a row is.
+    `parts` are the epsilons that add up, by the name of what is drawn: each has noise of its own. `delta` is the sum of
+    their deltas. `tables` are the names of the source in the configuration, and `person` is the column that says whose
+    a row is.
     """
 
     tables: tuple[str, ...]
     unit: Unit
     person: str
     parts: Mapping[str, Fraction]
+    delta: Fraction = Fraction(0)
 
     @property
     def epsilon(self) -> Fraction:
@@ -234,7 +293,8 @@ class SourceGuarantee:
 
     def to_dict(self) -> dict[str, Any]:
         parts = {name: float(epsilon) for name, epsilon in self.parts.items()}
-        return {"tables": [*self.tables], "unit": self.unit, "epsilon": float(self.epsilon), "parts": parts}
+        delta = {"delta": float(self.delta)} if self.delta else {}
+        return {"tables": [*self.tables], "unit": self.unit, "epsilon": float(self.epsilon), **delta, "parts": parts}
 
 
 def guarantees_by_source(policies: Iterable[ReportPolicy], sources: Iterable[Sequence[str]]) -> list[SourceGuarantee]:
@@ -243,17 +303,18 @@ def guarantees_by_source(policies: Iterable[ReportPolicy], sources: Iterable[Seq
     Guarantees for one event and for one person are not added to one another, nor those for persons by other columns.
     """
     source_of = {table: tables[0] for tables in sources for table in tables}
-    groups: dict[tuple[str, Unit, str], list[tuple[ReportPolicy, Fraction]]] = {}
+    groups: dict[tuple[str, Unit, str], list[tuple[ReportPolicy, ReportGuarantee]]] = {}
     for policy in policies:
         promise = guarantee(policy)
         place = source_of[policy.table], promise.unit, policy.unit if promise.unit == "person" else ""
-        groups.setdefault(place, []).append((policy, promise.epsilon))
+        groups.setdefault(place, []).append((policy, promise))
     return [
         SourceGuarantee(
             tables=tuple(dict.fromkeys(policy.table for policy, _ in members)),
             unit=unit,
             person=person,
-            parts={f"report {policy.name}": epsilon for policy, epsilon in members},
+            parts={f"report {policy.name}": promise.epsilon for policy, promise in members},
+            delta=sum((promise.delta for _, promise in members), Fraction(0)),
         )
         for (_, unit, person), members in groups.items()
         if len(members) > 1

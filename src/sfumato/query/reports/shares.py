@@ -1,4 +1,4 @@
-"""How one epsilon is divided among the levels of time, so that the usual ranges have the least error.
+"""How one epsilon, or one rho, is divided among the levels of time, so that the usual ranges have the least error.
 
 The usual ranges are the last 7, 28 and 90 days, the last month, the year to date, and one range of each level. They are
 asked for on the day they end, as the option `calendar` answers them: ranges that are over by then are weighed against
@@ -38,11 +38,14 @@ def split_epsilon(levels: Sequence[str], total: Fraction) -> dict[str, Fraction]
 
 
 @lru_cache(64)
-def best_shares(levels: tuple[str, ...]) -> tuple[Fraction, ...]:
-    """The shares with the least mean square error over the usual ranges, the finest level first."""
+def best_shares(levels: tuple[str, ...], exponent: int = 2) -> tuple[Fraction, ...]:
+    """The shares with the least mean square error over the usual ranges, the finest level first.
+
+    The variance of a cell is one by its share to this power: 2 for shares of an epsilon, 1 for shares of a rho.
+    """
     cuts = combinations(range(1, PARTS), len(levels) - 1)
     shares = np.array([[high - low for low, high in pairwise((0, *cut, PARTS))] for cut in cuts]).T
-    forest = RegularForest([regular_hours(level) for level in levels], [*(PARTS / shares) ** 2])
+    forest = RegularForest([regular_hours(level) for level in levels], [*(PARTS / shares) ** exponent])
     means = [np.mean([forest.variance(*each) for each in ranges], axis=0) for ranges in _usual_ranges(forest.lengths)]
     best = int(np.argmin(np.sum([*forest.variances, *means], axis=0)))
     return tuple(Fraction(int(share), PARTS) for share in shares[:, best])
