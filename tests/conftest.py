@@ -59,6 +59,11 @@ def end_silently() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: more than there are cores, because tests wait for locks, disks and processes."""
+    return len(os.sched_getaffinity(0)) + 2
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """The process that outlives the workers (or has none) is the one whose end stops PostgreSQL."""
     if not hasattr(session.config, "workerinput"):

@@ -88,9 +88,8 @@ def test_the_server_is_not_root(postgres_server, postgres_url):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("fsync", "on"),
+        ("fsync", "off"),
         ("synchronous_commit", "on"),
-        ("full_page_writes", "on"),
         ("listen_addresses", ""),
         ("server_encoding", "UTF8"),
         ("max_connections", "100"),

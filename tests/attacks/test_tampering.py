@@ -104,7 +104,7 @@ def test_every_change_of_every_column_is_named(busy: Path, tmp_path: Path) -> No
     folder = story.copy_world(tmp_path, ledger=False)
     shutil.copytree(story.fence_of(busy).parent, story.fence_of(folder).parent)
     changes, missed = 0, []
-    for seed in range(repeats(6, 60)):
+    for seed in range(repeats(4, 60)):
         for table, column in columns(busy / "ledger.db"):
             choose = random.Random(f"{seed} {table} {column}")
             shutil.copyfile(busy / "ledger.db", folder / "ledger.db")

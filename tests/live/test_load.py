@@ -26,9 +26,9 @@ from tests.helpers.worlds import World, new_world
 
 pytestmark = pytest.mark.slow
 
-# The budget is gone within the first hundred and some calls of 64 connections at once. Ten rounds are five times as
-# many; in forty more, every call is refused as the last of these are.
-CONNECTIONS, EACH, ENOUGH = 64, repeats(10, 50), 100
+# The budget is gone within the first hundred and some calls of 64 connections at once. Four rounds are twice as many;
+# in all that follow, every call is refused as the last of these are.
+CONNECTIONS, EACH, ENOUGH = 64, repeats(4, 50), 100
 LATEST_S = 300  # of patience
 
 

@@ -220,7 +220,9 @@ class Given:
                 found += [f"{each} in a response {status}" for each in sentinel.found(head + body)]
             for sentinel in own:
                 found += [f"{each} in the head of a response {status}" for each in sentinel.found(head)]
-                if not (sentinel.found(sent) and status >= 400):
+                # Back to the one who wrote it: in a refusal, or as the group that her filter named.
+                is_answer = status == 200 and b'"receipt"' in body and (sentinel.found(sent) or b"/answers/" in sent)
+                if not (is_answer or (sentinel.found(sent) and status >= 400)):
                     found += [f"{each} in a response {status}" for each in sentinel.found(body)]
         for place, content in self.seen.items():
             found += [f"{each} in {place}" for sentinel in (*never, *own) for each in sentinel.found(content)]

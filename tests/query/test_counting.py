@@ -17,6 +17,7 @@ from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.request import Histogram, TopK, Total
+from tests.helpers.repeats import repeats
 
 PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
 
@@ -85,7 +86,7 @@ PLACES = {"word": 1, "letter": 2}
 @pytest.mark.parametrize("measure", ["people", "rows", "sum"])
 @pytest.mark.parametrize("by", SHAPES, ids=str)
 @pytest.mark.parametrize("max_groups", [None, 1, 2])
-@settings(max_examples=12)
+@settings(max_examples=repeats(6, 100))
 @given(data=tables, filtered=st.booleans())
 def test_counts_are_exact(data, filtered, measure, by, max_groups):
     where = {"n": {"ge": 0}} if filtered else None
@@ -121,7 +122,7 @@ def test_counts_of_listed_values_are_exact(data, words, letter, measure, max_gro
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["people", "rows", "sum"])
 @pytest.mark.parametrize("max_groups", [1, 2])
-@settings(max_examples=25)
+@settings(max_examples=repeats(15, 200))
 @given(data=tables, own=st.lists(rows, max_size=12))
 def test_one_person_moves_no_count_down_none_beyond_tau_and_few_at_all(data, own, measure, max_groups):
     newcomer = [(99, *row[1:]) for row in own]

@@ -17,7 +17,7 @@ from sfumato.query.request import TopK, Total
 from sfumato.query.sql import read_sql
 from tests.helpers.repeats import repeats
 
-SPELLINGS = repeats(100, 1000)
+SPELLINGS = repeats(60, 1000)
 
 # A filter is a list of conjuncts; a conjunct is a list of equal spellings, each a function of a coin.
 EMEA = [

@@ -128,9 +128,10 @@ def counts(as_json: bool, **options: Any) -> None:
 @click.option(
     "--selection",
     type=click.Choice(["auto", "gaussian", "weighted", "weighted_twice", "laplace", "truncated_laplace", "geometric"]),
+    metavar="RULE",
     default="auto",
     show_default=True,
-    help="The rule that selects keys.",
+    help="The rule that selects keys: gaussian, weighted, weighted_twice, laplace, truncated_laplace or geometric.",
 )
 @click.option(
     "--noise",
