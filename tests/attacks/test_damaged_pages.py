@@ -105,7 +105,7 @@ def damaged(page: bytes, whole: bytes, dice: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["while it runs", "before it starts"])
-@pytest.mark.parametrize("seed", range(repeats(16, 400)))
+@pytest.mark.parametrize("seed", range(repeats(8, 400)))
 def test_every_reply_is_documented_and_no_answer_changes(
     seed: int, live: bool, story: Story, portal: BlockingPortal
 ) -> None:

@@ -404,7 +404,7 @@ class SealsContract(LedgerPlace):
         seals = self.seals()
         draw(seals, [day()])
         told = refusal_text(lambda: open_seals(seals, [day()], OTHER))
-        for words in ("ads", "another definition", "epsilon, filter", "Put the policy back", "max_versions"):
+        for words in ("ads", "another definition", "epsilon, noise, filter", "Put the policy back", "max_versions"):
             assert words in told
         for secret in ("acme", "title", day().key, DEFINITION, OTHER):
             assert secret not in told

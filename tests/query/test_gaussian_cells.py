@@ -12,6 +12,7 @@ import pytest
 from sfumato.accounting.gaussian import gaussian_delta
 from sfumato.query.reports.gaussian import GaussianCells
 from sfumato.query.reports.shares import best_shares
+from tests.helpers.repeats import repeats
 
 LEVELS = [("day",), ("day", "month"), ("12h", "day", "month"), ("day", "month", "quarter", "year")]
 DELTA = Fraction(1, 10**6)
@@ -22,7 +23,7 @@ def promised(levels: tuple[str, ...], cells: int, epsilon: str, delta: Fraction 
 
 
 @pytest.mark.parametrize("levels", LEVELS, ids="-".join)
-@pytest.mark.parametrize("epsilon", ["1/100", "1/3", "1", "5", "20", "42", "100"])
+@pytest.mark.parametrize("epsilon", ["1/100", "1", "20", "100", *repeats([], ["1/3", "5", "42"])])
 def test_the_promise_is_kept(levels, epsilon):
     """Also after deviations are rounded, and where the noise is so small that few numbers are possible."""
     for cells, delta in itertools.product((1, 2, 7, 42), (Fraction(1, 10**3), DELTA, Fraction(1, 10**15))):
