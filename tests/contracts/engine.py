@@ -17,6 +17,7 @@ from sqlglot import exp
 from sfumato.engines import Engine
 from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER
 from sfumato.errors import EngineFailed, InvalidArgument
+from tests.helpers.repeats import repeats
 
 TABLE = "events"
 
@@ -117,7 +118,7 @@ class EngineContract:
         with cls().make(ROWS, EVENTS) as engine:
             yield engine
 
-    @settings(max_examples=15)
+    @settings(max_examples=repeats(8, 60))
     @given(st.data())
     def test_distinct_counts_are_exact_and_ordered_by_count_then_by_code_point(self, data):
         key = st.none() | st.sampled_from(self.keys)
