@@ -33,11 +33,10 @@ from sfumato.mechanisms import (
     context,
 )
 from tests.helpers.laws import Histogram, Law, NoiseLaw, TopK, by_count, in_sight, outside, peeling, top_k_law
-from tests.helpers.repeats import repeats
 
 pytestmark = pytest.mark.slow
 
-DRAWS = repeats(3_000, 20_000)
+DRAWS = 5_000
 
 
 def assert_follows(draw: Callable[[Rng], Hashable], law: Mapping[Hashable, float]) -> None:
@@ -62,10 +61,7 @@ def items(release: Release[int]) -> tuple[int, ...]:
     return tuple(item for item, _ in release.rows)
 
 
-COUNTS = [(3, 2, 1, 1, 0), (0, 4, 3, 3, 2), (1, 1, 1, 1, 1), (2, 2, 1, 0, 0)]
-
-
-@pytest.mark.parametrize("h", repeats(COUNTS[:2], COUNTS))
+@pytest.mark.parametrize("h", [(3, 2, 1, 1, 0), (1, 1, 1, 1, 1), (2, 2, 1, 0, 0), (0, 4, 3, 3, 2)])
 @pytest.mark.parametrize(("k", "cutoff", "tau"), [(1, "fixed", 1), (2, "select", 1), (3, "select", 2)])
 def test_unknown_gumbel(h: Histogram, k: int, cutoff: str, tau: int) -> None:
     """A large delta, so that everything happens."""
@@ -74,7 +70,7 @@ def test_unknown_gumbel(h: Histogram, k: int, cutoff: str, tau: int) -> None:
     assert_follows(lambda rng: items(mechanism.release(rows, rng)), top_k_law(h, TopK.of(mechanism)))
 
 
-@pytest.mark.parametrize("h", [(3, 1), (0, 0), *repeats([], [(9, 9)])])
+@pytest.mark.parametrize("h", [(3, 1), (0, 0), (9, 9)])
 def test_unknown_gumbel_with_fewer_rows_than_cutoffs(h: Histogram) -> None:
     """The candidates are the same for an almost empty table; a small epsilon tells their thresholds apart."""
     mechanism = UnknownGumbel.of(k=1, limit=8, epsilon=0.25, delta=0.9, with_counts=False)
@@ -102,9 +98,8 @@ def pmf(noise: NoiseLaw) -> dict[int, float]:
     return dict(zip(values.tolist(), noise.mass(values).tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("kind", "tau"), [(KnownLaplace, 1), (KnownGaussian, 3), *repeats([], [(KnownLaplace, 3), (KnownGaussian, 1)])]
-)
+@pytest.mark.parametrize("kind", [KnownLaplace, KnownGaussian])
+@pytest.mark.parametrize("tau", [1, 3])
 def test_known_noise(kind: type[KnownLaplace | KnownGaussian], tau: int) -> None:
     mechanism = kind.of(epsilon=2.0, max_groups=2, tau=tau)
     law = pmf(NoiseLaw.of(mechanism.noise))
@@ -125,7 +120,7 @@ def histogram_law(h: Histogram, mechanism: UnknownLaplace | UnknownGaussian) -> 
 
 
 @pytest.mark.parametrize("kind", [UnknownLaplace, UnknownGaussian])
-@pytest.mark.parametrize(("h", "limit"), [((3, 2, 2, 0), 2), ((5, 0, 0, 0), 2), *repeats([], [((1, 4, 1, 1), 3)])])
+@pytest.mark.parametrize(("h", "limit"), [((3, 2, 2, 0), 2), ((1, 4, 1, 1), 3), ((5, 0, 0, 0), 2)])
 def test_unknown_noise(kind: type[UnknownLaplace | UnknownGaussian], h: Histogram, limit: int) -> None:
     mechanism = kind.of(limit=limit, epsilon=2.0, delta=0.3, max_groups=1)
     rows = rows_of(h, limit)
@@ -137,14 +132,8 @@ def test_unknown_noise(kind: type[UnknownLaplace | UnknownGaussian], h: Histogra
     assert_follows(draw, histogram_law(h, mechanism))
 
 
-@pytest.mark.parametrize(
-    ("kind", "tau"),
-    [
-        (ThresholdLaplace, 1),
-        (ThresholdGaussian, 2),
-        *repeats([], [(ThresholdLaplace, 2), (ThresholdGaussian, 1)]),
-    ],
-)
+@pytest.mark.parametrize("kind", [ThresholdLaplace, ThresholdGaussian])
+@pytest.mark.parametrize("tau", [1, 2])
 def test_noise_and_a_fixed_threshold(kind: type[ThresholdLaplace | ThresholdGaussian], tau: int) -> None:
     """The noisy counts of two groups, or their absence; a group without people beside them stays away."""
     mechanism = kind.of(epsilon=2.0, delta=0.3, max_groups=1, tau=tau)
@@ -157,9 +146,8 @@ def test_noise_and_a_fixed_threshold(kind: type[ThresholdLaplace | ThresholdGaus
     assert_follows(lambda rng: tuple(sorted(mechanism.release(rows, rng).rows)), law)
 
 
-@pytest.mark.parametrize(
-    ("rule", "people"), [("laplace", 1), ("gaussian", 4), *repeats([], [("laplace", 4), ("gaussian", 1)])]
-)
+@pytest.mark.parametrize("rule", ["laplace", "gaussian"])
+@pytest.mark.parametrize("people", [1, 4])
 def test_threshold_rules(rule: str, people: int) -> None:
     """The noisy count of a key, or its absence; a key without people beside it stays away."""
     arguments: dict[str, Any] = {"delta": Fraction(1, 5), "max_keys": 2}
