@@ -28,6 +28,8 @@ from tests.helpers import adverts
 from tests.helpers.repeats import repeats
 from tests.helpers.worlds import NOW, World, new_world, standing
 
+pytestmark = pytest.mark.slow
+
 TABLES = (
     *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "keys", "calls"),
     *("places", "seals", "cells", "domains"),

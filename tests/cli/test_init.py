@@ -23,6 +23,8 @@ from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.session import Session
 from tests.helpers.repeats import repeats
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = [
     *("with space", 'a "quote"', "an 'apostrophe'", "back\\slash", "new\nline", "tab\t", "x = 1", "[section]", "# no"),
     *("a.b", "ünïcode 😀", "\u202eevil", "\x7f", "\x1b[2J", "order", "group", "select", "true", "null", "1", "{brace}"),

@@ -26,6 +26,8 @@ from sfumato.query.request import TopK
 from tests.helpers.claims import assert_ledger, assert_zcdp
 from tests.helpers.laws import NoiseLaw, Pair, exact_delta, paired, peeling, renyi, shift_pair, with_counts
 
+pytestmark = pytest.mark.slow
+
 EPSILON = 1.0
 LISTED = ("a", "b", "c")
 NEWCOMER = 99

@@ -21,6 +21,8 @@ from tests.helpers.claims import assert_private, assert_zcdp
 from tests.helpers.laws import TOLERANCE, NoiseLaw, Pair, bounded_range, product, shift_pair
 from tests.helpers.repeats import repeats
 
+pytestmark = pytest.mark.slow
+
 QUANTILES = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 GRIDS = [Grid(5), Grid(5, -2), Grid(13, -3, 1), Grid(105, 98, 2)]
 

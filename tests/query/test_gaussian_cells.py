@@ -14,6 +14,8 @@ from sfumato.query.reports.gaussian import GaussianCells
 from sfumato.query.reports.shares import best_shares
 from tests.helpers.repeats import repeats
 
+pytestmark = pytest.mark.slow
+
 LEVELS = [("day",), ("day", "month"), ("12h", "day", "month"), ("day", "month", "quarter", "year")]
 DELTA = Fraction(1, 10**6)
 

@@ -36,6 +36,8 @@ from tests.release.test_aggregates import (
     source_of,
 )
 
+pytestmark = pytest.mark.slow
+
 ROWS_ = [(person, f"k{number}", float(number)) for number in range(12) for person in range(3000 >> number)]
 
 
