@@ -1,7 +1,8 @@
 """Statistics of every key that enough people have (Plume): bound, select, bound again, aggregate.
 
-    1  each person keeps at most L_S keys, by a keyed order; distinct people of every key are counted
-    2  S: the keys whose noisy count reaches a threshold, or a public list
+    1  each person keeps at most L_S keys, by a keyed order; distinct people of every key are counted, or weights of
+       people are added up where that is not the answer
+    2  S: the keys whose noisy number reaches a threshold, or a public list
     3  the original rows of S; each person keeps at most L_M keys of S, and of each key what its statistics allow
     4  for every key of S, data or not: the statistics, with noise
 

@@ -143,13 +143,12 @@ def aggregates_job(
     """
     _one_of("selection", selection, Selection)
     _one_of("pipeline", pipeline, Pipeline)
-    _one_of("noise", noise, NoiseOption)
     if keys is not None and not (selection == "auto" and selection_max_keys is None and selection_share is None):
         raise InvalidArgument("keys", "are public, so nothing is selected; leave selection's options out")
     if within_max_keys and max_keys == "auto":
         raise InvalidArgument("within_max_keys", "needs max_keys: the number of keys that no person is above")
     if pipeline == "fast" and selection in WEIGHTED:
-        raise InvalidArgument("selection", "by weights does not go with the fast pipeline, which bounds once")
+        raise InvalidArgument("selection", "by weights is not possible in the fast pipeline; use another pipeline")
     if pipeline == "fast" and selection_max_keys not in (None, max_keys):
         raise InvalidArgument("selection_max_keys", "must be max_keys with the fast pipeline, which bounds once")
     statistics = _check_statistics(aggregates, auto_bounds=auto_bounds)
@@ -169,20 +168,21 @@ def aggregates_job(
         public=keys is not None,
         source=_origin(source, around, keys),
     )
-    if noise == "laplace":
-        request = _with_laplace_noise(request)
-    elif noise == "auto" and around.get("config") is None:
-        request = request.with_better_noise()
+    request = _with_noise(request, noise, has_ledger=around.get("config") is not None)
     return _job(request, source, keys=keys, **around)
 
 
-def _with_laplace_noise(request: Aggregates) -> Aggregates:
+def _with_noise(request: Aggregates, noise: NoiseOption, *, has_ledger: bool) -> Aggregates:
+    """The request with the noise that was asked for or, for "auto", the better one."""
+    _one_of("noise", noise, NoiseOption)
+    if noise != "laplace":
+        return request if noise == "gaussian" or has_ledger else request.with_better_noise()
     if request.guarantee.asked is None:
-        raise InvalidArgument("noise", "of Laplace is accounted by epsilon; give epsilon instead of rho")
+        raise InvalidArgument("noise", "laplace has its price in epsilon; give epsilon instead of rho")
     if request.max_keys is None:
-        raise InvalidArgument("noise", "of Laplace needs max_keys as a number; with a large one Gaussian noise is less")
+        raise InvalidArgument("noise", "laplace needs max_keys as a number, such as 1; for many keys use gaussian")
     if not request.can_be_pure:
-        problem = "of Laplace is for people, rows, sums, means and variances with bounds; use gaussian for the others"
+        problem = "laplace is for people, rows, sums, means and variances with bounds; use gaussian for the others"
         raise InvalidArgument("noise", problem)
     return replace(request, noise="laplace")
 
