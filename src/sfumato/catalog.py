@@ -121,7 +121,8 @@ class Catalog:
     def problems(self) -> Iterator[ConfigError]:
         """Every way in which the configuration does not fit the live schema."""
         for name, table in self._config.tables.items():
-            yield from table.problems(self.engine(name).schema(name), self._domains[name])
+            engine = self.engine(name)
+            yield from table.problems(engine.schema(name), self._domains[name], engine.abilities)
 
     def right_problems(self, now: datetime) -> Iterator[ConfigError]:
         """Every analyst whose `where` does not fit a table that she may ask about."""
@@ -161,8 +162,9 @@ class Catalog:
             raise
 
     def _table(self, table: TableSettings, version: str) -> TablePolicy:
-        policy = table.policy(self.engine(table.name).schema(table.name), self._domains[table.name], version)
-        return replace(policy, source=self.origin(table.name), every_group=self.engine(table.name).every_group)
+        engine = self.engine(table.name)
+        policy = table.policy(engine.schema(table.name), self._domains[table.name], version, engine.abilities)
+        return replace(policy, source=self.origin(table.name))
 
     def _references(self, table: TableSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for name, column in table.columns.items():

@@ -25,6 +25,7 @@ from sfumato.ledger import all_accounts, open_ledger, payments, rules
 from sfumato.ledger.rules import step_charges
 from sfumato.ledger.tables import Books
 from sfumato.mechanisms import Rng
+from sfumato.query.abilities import Abilities
 from sfumato.query.plan import Plan, plan
 from sfumato.query.request import Histogram, Request, TopK, Total
 from sfumato.session import Session
@@ -47,7 +48,7 @@ class Rows:
     """An engine whose counts are those of a state. Articles are named after it: a list without counts tells it too."""
 
     state = 1
-    every_group = True
+    abilities = Abilities(every_group=True)
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

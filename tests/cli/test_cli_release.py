@@ -388,6 +388,7 @@ class TestAggregate:
 
 
 @pytest.mark.usefixtures("shop")
+@pytest.mark.slow
 class TestOut:
     @pytest.mark.parametrize("out", ["t.parquet", "t.csv", "t.duckdb#t"])
     def test_is_told_as_json_verified_and_drawn(self, out: str) -> None:
@@ -458,7 +459,6 @@ class TestOut:
             assert (result.exit_code, result.stdout) == (2, "")
             assert said in result.stderr
 
-    @pytest.mark.slow
     def test_in_postgres(self, postgres_url: str) -> None:
         said = run_json(*aggregate("--sum", "amount:0:30", "--out", f"{postgres_url}#monthly"))
         assert said["out"] == "monthly"
@@ -476,6 +476,7 @@ class TestOut:
 
 
 @pytest.mark.usefixtures("shop")
+@pytest.mark.slow
 class TestDryRun:
     def test_reads_no_row_and_writes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         forbid_reading(monkeypatch)
@@ -524,6 +525,7 @@ class TestDryRun:
 
 
 @pytest.mark.usefixtures("shop")
+@pytest.mark.slow
 class TestLedger:
     PRICE = str(math.ceil(8 * Fraction("0.5") / Fraction("0.09"))), "3"
 

@@ -84,6 +84,7 @@ class TestParquetFile(DuckDBContract):
         return DuckDBEngine({table: str(write(self.path(".parquet"), rows, columns))})
 
 
+@pytest.mark.slow
 class TestParquetGlob(DuckDBContract):
     def make(self, rows, columns, table=TABLE):
         folder = self.path("")
@@ -112,6 +113,7 @@ class TestDuckDBTable(DuckDBContract):
         return DuckDBEngine({table: table}, database=path)
 
 
+@pytest.mark.slow
 class TestDuckDBView(DuckDBContract):
     """The view bears another name than the policy's table, and reads a table that has the policy's."""
 

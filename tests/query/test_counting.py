@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument, NotSupported
+from sfumato.query.abilities import Abilities
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.request import Histogram, TopK, Total
@@ -205,7 +206,7 @@ def test_the_mechanism_is_a_look_up(by, max_groups, domain, name, reserve):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_where_the_engine_returns_every_group_the_threshold_is_fixed(noise):
-    table = replace(policy(2).table("t"), every_group=True)
+    table = replace(policy(2).table("t"), abilities=Abilities(every_group=True))
     found = plan(Histogram("t", "word", "people"), Policy({"t": table}), replace(PRICES, count_noise=noise))
     assert found.mechanism.name == f"threshold_{noise}"
     assert str(found.reserve) == "1 unit and 1 call"

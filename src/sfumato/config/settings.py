@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from sfumato.accounting import Charge
 from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
+from sfumato.query.abilities import USUAL, Abilities
 from sfumato.query.policy import Column, Measure, Prices, TablePolicy
 from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.policy import Option
@@ -121,15 +122,24 @@ class TableSettings:
     cap: str | None = None
     parts: Mapping[str, Fraction] = field(default_factory=dict)
 
-    def policy(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], version: str) -> TablePolicy:
+    def policy(
+        self,
+        schema: Mapping[str, str],
+        domains: Mapping[str, tuple[Any, ...]],
+        version: str,
+        abilities: Abilities = USUAL,
+    ) -> TablePolicy:
         """What may be asked, once the live schema has given the types and the reference tables their domains."""
-        for problem in self.problems(schema, domains):
+        for problem in self.problems(schema, domains, abilities):
             raise problem
         columns = {name: self._column(name, schema, domains) for name in self.columns}
-        return TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+        made = TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+        return replace(made, abilities=abilities)
 
-    def problems(self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]]) -> Iterator[ConfigError]:
-        """Every way in which this does not fit the live schema."""
+    def problems(
+        self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], abilities: Abilities = USUAL
+    ) -> Iterator[ConfigError]:
+        """Every way in which this does not fit the live schema, or what the engine can do."""
         here = f"tables.{self.name}"
         if self.privacy_unit and self.privacy_unit not in schema:
             hint = nearest(self.privacy_unit, schema)
@@ -141,9 +151,11 @@ class TableSettings:
             elif measure.column is not None and schema[measure.column] != "integer":
                 problem = f"must be a column of whole numbers; {measure.column} is not"
                 yield ConfigError(f"{here}.measures.{name}.sum", problem)
+            if unable := abilities.measure_problem(measure.counts):
+                yield ConfigError(f"{here}.measures.{name}", unable)
         for name in self.columns:
             try:
-                self._column(name, schema, domains)
+                yield from _ability_problems(self._column(name, schema, domains), abilities, f"{here}.columns.{name}")
             except ConfigError as problem:
                 yield problem
             except (InvalidArgument, NotSupported) as problem:
@@ -172,6 +184,18 @@ class TableSettings:
         if written not in (None, live):
             raise ConfigError(f"{where}.type", f"is {written}, but the column holds {live}")
         return cast(Type, live)
+
+
+def _ability_problems(column: Column, abilities: Abilities, here: str) -> Iterator[ConfigError]:
+    """What the engine cannot do with a column that the owner described as one to group by."""
+    if column.max_groups is None and column.domain is None:
+        return  # it may be a filter only
+    if problem := abilities.key_problem(column.name, column.type):
+        yield ConfigError(here, problem)
+    if column.max_groups is not None:
+        is_certain = column.domain is not None and column.max_groups >= len(column.domain)
+        if problem := abilities.groups_problem(guaranteed=is_certain or column.guaranteed):
+            yield ConfigError(f"{here}.max_groups", problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from sqlglot import ErrorLevel, exp
+from sqlglot import Dialect, ErrorLevel, exp
 
 from sfumato.config import EngineSettings
 from sfumato.engines.contributions import ContributionQuery, Contributions
 from sfumato.errors import NotSupported
+from sfumato.query.abilities import USUAL, Abilities
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "timestamp", "other"]
 
@@ -46,11 +47,18 @@ class Engine(ABC):
     in words that do not depend on the rows, with no other exception chained to them.
     """
 
-    dialect: ClassVar[str]
-    """The engine's SQL, by its name in sqlglot."""
+    dialect: ClassVar[str | type[Dialect]]
+    """The engine's SQL: a name in sqlglot, or a dialect of its own, where sqlglot's gives other rows than DuckDB."""
 
-    every_group: ClassVar[bool] = False
-    """Whether it returns all groups of a query, however many there are, and fails otherwise."""
+    abilities: ClassVar[Abilities] = USUAL
+    """What it can do."""
+
+    relation: Callable[[str], exp.Subquery] | None = None
+    """What a query reads in place of a table of this name: its columns in the form that the port promises.
+
+    Text compares and sorts by code point, zero has no sign, moments are in UTC and have no zone, enumerations are text.
+    None for an engine whose tables have this form already.
+    """
 
     endings: ClassVar[Sequence[str]] = ()
     """The endings of the files that it reads; () where it reads no files."""
@@ -105,7 +113,7 @@ class Engine(ABC):
 
         A tree that is not a plain query over this engine's tables is the caller's mistake: TypeError or ValueError.
         """
-        return self._run(query_text(query, self.tables(), self.dialect))
+        return self._run(query_text(query, self.tables(), self.dialect, self.relation))
 
     @abstractmethod
     def _run(self, text: str) -> list[tuple[Any, ...]]:
@@ -147,12 +155,22 @@ class Engine(ABC):
         self.close()
 
 
-def query_text(query: exp.Query, tables: Collection[str], dialect: str) -> str:
-    """The text of a query tree over `tables`. Refuses other tables, and text that would be written out as SQL."""
+def query_text(
+    query: exp.Query,
+    tables: Collection[str],
+    dialect: str | type[Dialect],
+    relation: Callable[[str], exp.Subquery] | None = None,
+) -> str:
+    """The text of a query tree over `tables`. Refuses other tables, and text that would be written out as SQL.
+
+    Every table is replaced by its `relation`, under the name that the query has for it. Every identifier is quoted: a
+    name is the name as written, be it a keyword or an attack.
+    """
     if not isinstance(query, exp.Query):
         raise TypeError(f"an engine runs a sqlglot query tree, not {type(query).__name__}")
-    nodes = list(query.walk())  # once: a list of a thousand values is a thousand nodes
-    known = {*tables, *(node.alias for node in nodes if isinstance(node, exp.CTE))}
+    written = query.copy()
+    nodes = list(written.walk())  # once: a list of a thousand values is a thousand nodes
+    named = {node.alias for node in nodes if isinstance(node, exp.CTE)}
     for node in nodes:
         if isinstance(node, exp.Literal):
             if not node.is_string and not _NUMBER.fullmatch(node.name):
@@ -161,9 +179,17 @@ def query_text(query: exp.Query, tables: Collection[str], dialect: str) -> str:
             if not _NAME.fullmatch(node.name):
                 raise ValueError("a function or a unit in the query is not a plain name")
         elif isinstance(node, exp.Table):
-            if not isinstance(node.this, exp.Identifier) or node.db or node.catalog or node.name not in known:
+            if (
+                not isinstance(node.this, exp.Identifier)
+                or node.db
+                or node.catalog
+                or node.name not in {*tables, *named}
+            ):
                 raise ValueError(f"a query reads from {', '.join(sorted(tables))}; not from {node.sql()}")
+            if relation is not None and node.name not in named:
+                place = relation(node.name)
+                place.set("alias", exp.TableAlias(this=exp.to_identifier(node.alias_or_name, quoted=True)))
+                node.replace(place)
         elif isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _SOURCES):
             raise ValueError(f"a query reads from tables, not from {type(node.this).__name__}")
-    # Every identifier is quoted: a name is the name as written, be it a keyword or an attack.
-    return query.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+    return written.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False)

@@ -14,6 +14,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.explain.losses import GROUPS
 from sfumato.mechanisms import Mechanism
 from sfumato.mechanisms.mechanism import CountNoise
+from sfumato.query.abilities import Abilities
 from sfumato.query.plan import plan
 from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
 from sfumato.query.request import Histogram, Request, TopK, Total
@@ -36,11 +37,11 @@ TYPICAL: dict[Asked, Request] = {
 
 @lru_cache(maxsize=1024)
 def mechanism(asked: Asked, prices: Prices, shape: Shape = (1, 1), *, every_group: bool = True) -> Mechanism:
-    """What answers a typical question, about a column with private values; `every_group`: as in `TablePolicy`."""
+    """What answers a typical question, about a column with private values; `every_group`: as in `Abilities`."""
     max_groups, tau = shape
     columns = {_BOUNDED: Column(_BOUNDED, max_groups=max_groups), _OPEN: Column(_OPEN)}
     measures = {_MEASURE: Measure(_MEASURE, max_per_unit=tau)}
-    table = TablePolicy(_TABLE, "person", columns, measures, every_group=every_group)
+    table = TablePolicy(_TABLE, "person", columns, measures, abilities=Abilities(every_group=every_group))
     return plan(TYPICAL[asked], Policy({_TABLE: table}), prices).mechanism
 
 

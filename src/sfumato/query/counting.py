@@ -3,10 +3,14 @@
 One person's rows change each count by 0 to `max_per_unit`, and at most `max_groups` counts, in any data. The query
 enforces both bounds, and what it keeps of a person depends on that person's own rows only. Rows without a person or
 without a key are left out. Counts are integers and are summed as integers.
+
+The trees are made to mean the same in every engine's dialect. They compare with literals of a stated type, they say of
+every column that must be there that it is not NULL, they have no constant TRUE, and sums cannot overflow: `whole_sum`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -23,6 +27,10 @@ COUNT = "sfumato_count"
 ROWS = "sfumato_rows"
 PLACE = "sfumato_place"
 MAX_ROW_VALUE = 2**53
+MAX_SUM = 2**62
+
+WIDE = exp.DataType.build("DECIMAL(38, 0)")
+"""The type in which whole numbers are added up. An overflow of a smaller type would fail, or wrap, for one person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,12 @@ def count_query(counting: Counting) -> exp.Select:
     """SELECT keys, count, the largest first, ties by key."""
     keys = [*map(column_of, counting.keys)]
     if counting.measure.counts == "units" and (counting.max_groups is None or not keys):
-        # COUNT(DISTINCT unit) is enough. It leaves out rows without a person by itself.
+        # COUNT(DISTINCT unit) is enough. It leaves out rows without a person by itself, but not in every engine.
         units = exp.Count(this=exp.Distinct(expressions=[column_of(counting.unit)]))
-        query = _from_source(exp.select(*keys, units.as_(COUNT, quoted=True)), counting, counting.keys)
+        present = (counting.unit, *counting.keys)
+        query = _from_source(exp.select(*keys, units.as_(COUNT, quoted=True)), counting, present)
     else:
-        total = exp.func("COALESCE", exp.Sum(this=column_of(COUNT)), exp.Literal.number(0))
-        query = exp.select(*keys, total.as_(COUNT, quoted=True))
+        query = exp.select(*keys, whole_sum(column_of(COUNT)).as_(COUNT, quoted=True))
         query = query.from_(_contributions(counting).subquery("sfumato_people", copy=False), copy=False)
     if counting.keys:
         query.group_by(*map(column_of, counting.keys), copy=False)
@@ -68,8 +76,8 @@ def _from_source(query: exp.Select, counting: Counting, names: tuple[str, ...]) 
     readable = [usable(name, kind) for name, kind in zip(counting.keys, counting.types, strict=False)]
     table = exp.Table(this=exp.to_identifier(counting.table, quoted=True))
     public = [condition_in(key, Values.of(*values)) for key, values in counting.public]
-    conditions = [*present, *filter(None, readable), condition(counting.where), *public]
-    return query.from_(table, copy=False).where(*conditions, copy=False)
+    conditions = [*present, *readable, condition(counting.where), *public]
+    return query.from_(table, copy=False).where(*filter(None, conditions), copy=False)
 
 
 def usable(key: str, kind: Type) -> exp.Expr | None:
@@ -107,9 +115,15 @@ def _contribution(measure: Measure) -> exp.Expr:
         # Each row is clipped first: one person's huge number must not make the sum overflow, which would show.
         # NULL counts as 0: GREATEST would take it for the lowest number there is.
         value = exp.func("COALESCE", column_of(measure.column or ""), exp.Literal.number(0))
-        kept = clip(value, -MAX_ROW_VALUE, MAX_ROW_VALUE)
-        counted = exp.func("COALESCE", exp.Sum(this=kept), exp.Literal.number(0))
+        counted = whole_sum(clip(value, -MAX_ROW_VALUE, MAX_ROW_VALUE))
     return exp.cast(clip(counted, 0, measure.max_per_unit), exp.DataType.Type.BIGINT)
+
+
+def whole_sum(value: exp.Expr, over: Callable[[exp.Expr], exp.Expr] = lambda total: total) -> exp.Expr:
+    """The sum of whole numbers, 0 for none. It cannot overflow: it ends at `MAX_SUM`. `over` makes it a window."""
+    total = over(exp.Sum(this=exp.cast(value, WIDE)))
+    present = exp.func("COALESCE", total, exp.Literal.number(0))
+    return exp.cast(clip(present, -MAX_SUM, MAX_SUM), exp.DataType.Type.BIGINT)
 
 
 def clip(value: exp.Expr, low: int, high: int) -> exp.Expr:
@@ -141,13 +155,13 @@ def _bound_keys(people: exp.Select, counting: Counting) -> exp.Select:
     )
 
 
-def condition(predicate: Predicate) -> exp.Expr:
-    """A pruned filter as a SQL condition."""
+def condition(predicate: Predicate) -> exp.Expr | None:
+    """A pruned filter as a SQL condition; None for the one that every row passes."""
     if isinstance(predicate, In):
         return condition_in(predicate.column, predicate.values)
-    empty = exp.true() if isinstance(predicate, AllOf) else exp.false()
     if not predicate.parts:
-        return empty
+        never = exp.EQ(this=exp.Literal.number(1), expression=exp.Literal.number(0))
+        return None if isinstance(predicate, AllOf) else never
     join = exp.and_ if isinstance(predicate, AllOf) else exp.or_
     return join(*map(condition, predicate.parts))
 
@@ -179,7 +193,7 @@ def literal(value: Value) -> exp.Expr:
     if isinstance(value, bool):
         return exp.true() if value else exp.false()
     if isinstance(value, datetime):
-        return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), exp.DataType.Type.TIMESTAMP)
+        return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), exp.DataType.Type.TIMESTAMPNTZ)
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     if isinstance(value, str):

@@ -119,13 +119,17 @@ def plan(request: Request, policy: Policy, prices: Prices, epoch: str = "", *, w
     mechanism = full.at(k)
     if isinstance(mechanism, Ranking):
         mechanism = replace(mechanism, with_counts=counts)
+    max_groups = None if is_certain else groups
+    needs_nested = measure.counts != "units" or (max_groups is not None and bool(columns))
+    if (needs_nested and not table.abilities.nested) or not {column.type for column in columns} <= table.abilities.keys:
+        raise _inability(table, columns, measure, max_groups)
     counting = Counting(
         table=table.name,
         unit=table.privacy_unit,
         keys=tuple(column.name for column in columns),
         where=where,
         measure=measure,
-        max_groups=None if is_certain else groups,
+        max_groups=max_groups,
         limit=table.limit + 1 if domain is None and full.name not in EVERY_GROUP else None,
         # Where the filter lists the values of a key, it is condition enough.
         public=tuple((each.name, public) for each, public in zip(columns, domains or (), strict=False) if each.domain),
@@ -158,6 +162,16 @@ def _group_columns(by: str | Sequence[str], table: TablePolicy) -> tuple[Column,
     if len(columns) < len(names):
         raise NotSupported("a column is named twice", field="by")
     return tuple(columns[name] for name in sorted(columns))
+
+
+def _inability(table: TablePolicy, columns: Sequence[Column], measure: Measure, max_groups: int | None) -> NotSupported:
+    """Why the engine of the table cannot count this."""
+    able = table.abilities
+    if problem := able.measure_problem(measure.counts):
+        return NotSupported(f"{measure.name} cannot be asked: {problem}", field="measure")
+    keys = (able.key_problem(column.name, column.type) for column in columns)
+    problem = next(filter(None, keys), "") or able.groups_problem(guaranteed=max_groups is None)
+    return NotSupported(problem, field="by")
 
 
 def _domains(columns: Sequence[Column], where: Predicate) -> list[tuple[Value, ...]] | None:
@@ -223,7 +237,7 @@ def _mechanism(
     common: dict[str, Any] = {"epsilon": prices.epsilon_per, "tau": measure.max_per_unit, "k": longest}
     kind = "known"
     if not is_known:
-        kind = "threshold" if table.every_group and groups is not None else "unknown"
+        kind = "threshold" if table.abilities.every_group and groups is not None else "unknown"
         common["delta"] = prices.delta_per
         common |= {"limit": table.limit} if kind == "unknown" else {}
         common |= {"max_k": table.max_k} if groups is None else {}

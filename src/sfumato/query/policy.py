@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from sfumato.accounting.numbers import positive, probability, whole
 from sfumato.errors import InvalidArgument, NotSupported, Refused, TableNotFound, nearest
 from sfumato.mechanisms.mechanism import MAX_TAU, CountNoise
+from sfumato.query.abilities import USUAL, Abilities
 from sfumato.query.predicate import EVERYTHING, Predicate
 from sfumato.query.values import read_value
 from sfumato.types import Type, Value
@@ -67,8 +68,8 @@ class TablePolicy:
     """A table: whose presence is hidden (`privacy_unit`), and what may be asked.
 
     `version` names the state of its rows. `source` is where they come from: rows from another place are other rows.
-    Every question gets the `row_filter` in addition: the analyst may count no other rows. `every_group`: its engine
-    returns all groups of a query, however many there are.
+    Every question gets the `row_filter` in addition: the analyst may count no other rows. `abilities` are those of its
+    engine.
     """
 
     name: str
@@ -80,7 +81,7 @@ class TablePolicy:
     version: str = ""
     source: str = ""
     row_filter: Predicate = EVERYTHING
-    every_group: bool = False
+    abilities: Abilities = USUAL
 
     def __post_init__(self) -> None:
         if self.privacy_unit.casefold() in {name.casefold() for name in self.columns}:

@@ -31,24 +31,28 @@ def exact_counts(
     spans: Sequence[Span],
     entities: Entities,
 ) -> NDArray[np.int64]:
-    """Exact counts from one query: statistics x entities x ranges x values."""
+    """Exact counts, statistics x entities x ranges x values: from one query, where the engine can add them all up."""
     edges = sorted({edge for span in spans for edge in (span.start, span.end)})
     by: tuple[str, ...] = ()  # the columns that tell these entities apart
     if len(paths) > 1:
         by = policy.levels[-1:] if policy.reach == "leaf" else policy.levels[: max(map(len, paths))]
     counted = tuple(policy.statistics[name] for name in statistics)
     within = _rows_of(policy, paths, entities)
-    rows = engine.run(segment_query(ReportCounting(policy, counted, attribute, tuple(edges), within, by)))
     values = 1 if attribute is None else len(policy.attributes[attribute].domain)
     by_segment = np.zeros((len(statistics), len(paths), len(edges), values), np.int64)
-    if rows:
+    together = len(counted) if engine.abilities.conditional_sums else 1
+    for first in range(0, len(counted), together):
+        some = counted[first : first + together]
+        rows = engine.run(segment_query(ReportCounting(policy, some, attribute, tuple(edges), within, by)))
+        if not rows:
+            continue
         segments, *columns = zip(*rows, strict=True)
-        counts, pieces = [_clamp(column) for column in columns[-len(counted) :]], np.array(segments, np.intp)
+        counts, pieces = [_clamp(column) for column in columns[-len(some) :]], np.array(segments, np.intp)
         row, value = _value_places(policy, attribute, columns[len(by)] if attribute is not None else segments)
         for owner in _owners(policy, paths, entities, list(zip(*columns[: len(by)], strict=True)), len(rows)):
             mine = owner[row] >= 0
             at = row[mine]
-            for statistic, count in enumerate(counts):
+            for statistic, count in enumerate(counts, first):
                 np.add.at(by_segment[statistic], (owner[at], pieces[at], value[mine]), count[at])
     return _sum_segments(by_segment, edges, spans)
 

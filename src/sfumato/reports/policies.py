@@ -96,6 +96,8 @@ def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> 
         raise ConfigError(f"{here}.{problem.argument}", problem.problem) from None
     _check_time(policy, schema, f"{here}.time")
     if settings.cap is not None:
+        if unable := catalog.engine(settings.table).abilities.cap_problem():
+            raise ConfigError(f"{here}.max_events_per_unit", unable)
         _type_of(table.privacy_unit, schema, f"tables.{table.name}.privacy_unit")
     return policy
 

@@ -21,6 +21,7 @@ from sfumato.config.settings import TIMEOUT_S
 from sfumato.engines.base import CLOSED, ColumnType, Engine
 from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.duckdb.contributions import DuckDBContributions
+from sfumato.engines.duckdb.dialect import DuckDBSql
 from sfumato.engines.duckdb.execution import PULSE_S, attempt, deadline, one_select
 from sfumato.engines.duckdb.files import (
     ENDINGS,
@@ -37,6 +38,7 @@ from sfumato.engines.duckdb.rows import RowReader
 from sfumato.engines.duckdb.types import COLUMN_TYPES, LIST_TYPES, bare
 from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.errors import EngineFailed, InvalidArgument
+from sfumato.query.abilities import Abilities
 
 _CATALOG = "source"
 
@@ -50,8 +52,8 @@ class DuckDBEngine(Engine):
     those of the columns of CSV files, by table.
     """
 
-    dialect = "duckdb"
-    every_group = True
+    dialect = DuckDBSql
+    abilities = Abilities(every_group=True)
     endings = ENDINGS
     untyped = UNTYPED
 

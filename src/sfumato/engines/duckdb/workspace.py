@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sfumato.engines.base import CLOSED, query_text
+from sfumato.engines.duckdb.dialect import DuckDBSql
 from sfumato.engines.duckdb.execution import attempt, one_select, run_interruptibly
 from sfumato.errors import EngineFailed
 
@@ -65,7 +66,7 @@ class Workspace:
             attempt(lambda: cursor.execute(f'DROP TABLE temp."{name}"'))
 
     def _run(self, query: exp.Query, work: Callable[[duckdb.Statement], T]) -> T:
-        text = query_text(query, (*self._tables, *self._kept), "duckdb")
+        text = query_text(query, (*self._tables, *self._kept), DuckDBSql)
         if self._closed:
             raise EngineFailed(CLOSED)
         with self._lease(self._connection) as cursor:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby, pairwise
 
 from sqlglot import exp
 
-from sfumato.query.counting import clip, column_of, condition, condition_in, literal, whole_literal
+from sfumato.query.counting import clip, column_of, condition, condition_in, literal, whole_literal, whole_sum
 from sfumato.query.predicate import EVERYTHING, Predicate, Values, any_of, columns_of
 from sfumato.query.reports.policy import ReportPolicy, ReportStatistic
 from sfumato.types import Value
@@ -50,7 +50,7 @@ def segment_query(counting: ReportCounting) -> exp.Select:
     names = [SEGMENT, *counting.by, *([] if counting.attribute is None else [counting.attribute])]
     columns = [group.as_(name, quoted=True) for group, name in zip(groups, names, strict=True)]
     query = exp.select(*columns, *(count.as_(f"sfumato_{at}", quoted=True) for at, count in enumerate(counts)))
-    query = query.from_(_events(counting), copy=False).where(*_conditions(counting), copy=False)
+    query = query.from_(_events(counting), copy=False).where(*filter(None, _conditions(counting)), copy=False)
     return query.group_by(*(exp.Literal.number(at) for at in range(1, len(groups) + 1)), copy=False)
 
 
@@ -86,7 +86,7 @@ def _segment(counting: ReportCounting, runs: Sequence[tuple[int, int]]) -> exp.E
 
 
 def _segment_in_run(counting: ReportCounting, first: int, many: int) -> exp.Expr:
-    """By a division. Edges are whole seconds, so differences of seconds round down exactly."""
+    """By a division. An engine writes the difference as the whole seconds or days since the edge, rounded down."""
     number: exp.Expr = exp.cast(exp.Literal.number(first), exp.DataType.Type.BIGINT)
     if many == 1:
         return number
@@ -104,7 +104,7 @@ def _moment(policy: ReportPolicy, moment: datetime) -> exp.Expr:
     return literal(moment.astimezone(UTC).replace(tzinfo=None))
 
 
-def _conditions(counting: ReportCounting) -> Iterator[exp.Expr]:
+def _conditions(counting: ReportCounting) -> Iterator[exp.Expr | None]:
     policy, edges = counting.policy, counting.edges
     time = column_of(policy.time)
     yield exp.GTE(this=time, expression=_moment(policy, edges[0]))
@@ -126,12 +126,12 @@ def _any_filter(statistics: Iterable[ReportStatistic]) -> Predicate:
 
 def _count(counting: ReportCounting, statistic: ReportStatistic) -> exp.Expr:
     amount = exp.Literal.number(1) if statistic.column is None else _capped_amount(counting.policy, statistic.column)
-    if len(counting.statistics) > 1:
-        passes = exp.If(this=condition(statistic.where), true=amount)
-        amount = exp.Case(ifs=[passes], default=exp.Literal.number(0))
+    passes = condition(statistic.where) if len(counting.statistics) > 1 else None
+    if passes is not None:
+        amount = exp.Case(ifs=[exp.If(this=passes, true=amount)], default=exp.Literal.number(0))
     elif statistic.column is None:
         return exp.Count(this=exp.Star())
-    return exp.func("COALESCE", exp.Sum(this=amount), exp.Literal.number(0))
+    return whole_sum(amount)
 
 
 def _amount(column: str) -> exp.Expr:
@@ -170,7 +170,8 @@ def _events(counting: ReportCounting) -> exp.Expr:
     )
     present = [exp.Not(this=exp.Is(this=column_of(name), expression=exp.Null())) for name in (policy.unit, policy.time)]
     last = exp.LT(this=column_of(policy.time), expression=_moment(policy, counting.edges[-1]))
-    numbered = numbered.where(*present, last, condition(_any_filter(policy.statistics.values())), copy=False)
+    counted = condition(_any_filter(policy.statistics.values()))
+    numbered = numbered.where(*filter(None, [*present, last, counted]), copy=False)
     inner = numbered.subquery("sfumato_numbered")
     if _sums(policy):
         return inner
@@ -182,13 +183,13 @@ def _running_count(policy: ReportPolicy, columns: Sequence[str]) -> exp.Expr:
     """How many events a person has up to and with this row."""
     first = [policy.time, *(name for name in columns if name != policy.time)]
     order = exp.Order(expressions=[exp.Ordered(this=column_of(name), desc=False, nulls_first=True) for name in first])
-    counted: exp.Expr = exp.RowNumber()
-    spec = None
-    if _sums(policy):
-        amounts = (_amount(column) for column in _sums(policy))
-        counted = exp.Sum(this=exp.paren(reduce(lambda total, each: exp.Add(this=total, expression=each), amounts)))
-        spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
-    return exp.Window(this=counted, partition_by=[column_of(policy.unit)], order=order, spec=spec)
+    over = partial(exp.Window, partition_by=[column_of(policy.unit)], order=order)
+    if not _sums(policy):
+        return over(this=exp.RowNumber())
+    amounts = (_amount(column) for column in _sums(policy))
+    amount = exp.paren(reduce(lambda total, each: exp.Add(this=total, expression=each), amounts))
+    spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+    return whole_sum(amount, lambda total: over(this=total, spec=spec))
 
 
 def cap_definition(policy: ReportPolicy) -> list[str]:

@@ -1,0 +1,61 @@
+"""What an engine can do, as far as questions depend on it. All of it is known before anything is charged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from sfumato.types import TYPES, Type
+
+TextOrder: TypeAlias = Literal["code points", "UTF-16"]
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an engine can do. What it cannot do is refused by `policy check`, at the start, or when a question is read.
+
+    `every_group`: it returns all groups of a query, however many there are, and fails otherwise. `nested`: it runs
+    queries over queries, and windows, so that a query can bound what one person adds. `keys`: the types of columns that
+    it can group by. `conditional_sums`: it adds up several statistics of a report in one query. `text_order`: what
+    decides between groups of one size; the order by code point is the one of Python. `completeness`: how it is known
+    that no row was left out, in words.
+    """
+
+    every_group: bool = False
+    nested: bool = True
+    keys: frozenset[Type] = frozenset(get_args(Type))
+    conditional_sums: bool = True
+    text_order: TextOrder = "code points"
+    completeness: str = "a query reads all rows, or fails"
+
+    def key_problem(self, column: str, kind: Type) -> str:
+        """Why a column cannot be grouped by, in words; "" where it can."""
+        if kind in self.keys:
+            return ""
+        able = ", ".join(name for name in TYPES if name in self.keys)
+        return f"{column} holds {TYPES[kind].words}, and its engine groups by {able} only; use it as a filter"
+
+    def groups_problem(self, *, guaranteed: bool) -> str:
+        """Why the bound of a column on a person's groups cannot be kept, in words; "" where it can."""
+        if self.nested or guaranteed:
+            return ""
+        return (
+            "its engine has no nested queries, so the bound cannot be enforced; write guaranteed = true where the data "
+            "keeps it, or leave max_groups out"
+        )
+
+    def measure_problem(self, counts: str) -> str:
+        """Why a measure cannot be counted, in words; "" where it can."""
+        if self.nested or counts == "units":
+            return ""
+        return 'its engine has no nested queries, so a person\'s rows cannot be bounded; use { count = "units" }'
+
+    def cap_problem(self) -> str:
+        """Why a person's events in a report cannot be capped, in words; "" where they can."""
+        if self.nested:
+            return ""
+        return "its engine has no nested queries, so a person's events cannot be capped; leave it out"
+
+
+USUAL = Abilities()
+"""Those of an engine that says nothing else."""
