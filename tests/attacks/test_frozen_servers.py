@@ -16,9 +16,10 @@ import pytest
 from sfumato.accounting import Charge
 from sfumato.config import LedgerSettings
 from sfumato.errors import LedgerFailed
-from sfumato.ledger import Ledger, open_ledger, postgres_connection
+from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.store import LIMITS
+from sfumato.postgres import connection_type
 from tests.contracts.ledger import ANNA, NOW, answer, histogram, spent
 from tests.helpers import postgres
 
@@ -57,7 +58,7 @@ def fence_url(postgres_server: Path) -> Iterator[str]:
 def ledger(postgres_url: str, fence_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     for work, limits in LIMITS.items():
         monkeypatch.setitem(LIMITS, work, replace(limits, wait_s=SHORT_S, run_s=SHORT_S))
-    monkeypatch.setattr(postgres_connection.connection_type(), "patience_s", SHORT_S)
+    monkeypatch.setattr(connection_type(), "patience_s", SHORT_S)
     monkeypatch.setattr(ledger_module, "CHECK_EVERY_S", 0)
     with open_ledger(LedgerSettings(postgres_url, fence_url), tmp_path) as opened:
         answer(opened, histogram("before"))

@@ -7,7 +7,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,43 +20,10 @@ from sfumato.engines.base import COULD_NOT_ANSWER
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import EngineFailed, InvalidArgument
 from tests.contracts.engine import KEYS, TABLE, EngineContract, column, counting, ranking, source
-
-SQL_TYPES = {
-    "text": "VARCHAR",
-    "integer": "BIGINT",
-    "number": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-}
-
-PAIRS = {"unit": "integer", "key": "text"}
+from tests.helpers.duckdb_tables import fill, quoted, write
 
 # DuckDB's reasons that count as being closed in; a statement that fails for another reason proves nothing.
 REFUSALS = r"disabled (by|through) configuration|configuration has been locked|read-only mode|does not exist"
-
-
-def quoted(text: object) -> str:
-    return exp.Literal.string(str(text)).sql("duckdb")
-
-
-def fill(connection, table: str, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str]) -> str:
-    """Make a table and return its quoted name."""
-    name = exp.to_identifier(table, quoted=True).sql("duckdb")
-    typed = [f"{exp.to_identifier(c, quoted=True).sql('duckdb')} {SQL_TYPES[kind]}" for c, kind in columns.items()]
-    connection.execute(f"CREATE TABLE {name} ({', '.join(typed)})")
-    for start in range(0, len(rows), 500):
-        block = rows[start : start + 500]
-        places = ", ".join(["(" + ", ".join("?" * len(columns)) + ")"] * len(block))
-        connection.execute(f"INSERT INTO {name} VALUES {places}", list(itertools.chain(*block)))
-    return name
-
-
-def write(path: Path, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str] = PAIRS, options: str = "") -> Path:
-    with duckdb.connect() as connection:
-        name = fill(connection, "t", rows, columns)
-        connection.execute(f"COPY {name} TO {quoted(path)} {options}")
-    return path
 
 
 def database(path: Path, *statements: str) -> Path:

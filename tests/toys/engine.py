@@ -22,7 +22,7 @@ class ToyEngine(Engine):
 
     @classmethod
     def open(cls, settings, sources, *, folder, types):
-        return cls((folder or Path()) / settings.url, dict(sources))
+        return cls((folder or Path()) / settings.url.removeprefix("toy:"), dict(sources))
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         with self._lock:

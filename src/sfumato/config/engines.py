@@ -24,11 +24,11 @@ _SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """A row of `ENGINES`. `home` is "module:Class"; `url` says whether the engine is reached by one."""
+    """A row of `ENGINES`. `home` is "module:Class". `url` is the form of its address, by an example; "" for none."""
 
     home: str
     options: Mapping[str, Reader] = field(default_factory=dict)
-    url: bool = False
+    url: str = ""
 
 
 def file(section: Section, key: str, folder: Path) -> Path | None:
@@ -57,6 +57,11 @@ ENGINES: dict[str, EngineKind] = {
     "duckdb": EngineKind(
         "sfumato.engines.duckdb:DuckDBEngine", {"database": file, "memory_limit": size, "timeout_s": seconds}
     ),
+    "postgres": EngineKind(
+        "sfumato.engines.postgres:PostgresEngine",
+        {"password_file": file, "timeout_s": seconds},
+        url="postgresql://reader@db/sales",
+    ),
 }
 
 
@@ -74,4 +79,12 @@ def read_engine(section: Section, folder: Path) -> EngineSettings:
             if value is not None:
                 options[key] = value
     below.refuse_unknown()
-    return EngineSettings(name, text(section, "url", folder) if kind.url else None, options)
+    return EngineSettings(name, read_url(section, kind.url) if kind.url else None, options)
+
+
+def read_url(section: Section, example: str) -> str:
+    """The address of an engine. It begins as the example does: with the same scheme."""
+    url: str = section.text("url")
+    if not url.startswith(example.partition(":")[0] + ":"):
+        raise ConfigError(section.at("url"), f'must be such as "{example}"')
+    return url

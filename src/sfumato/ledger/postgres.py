@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from sfumato.errors import ConfigError, LedgerFailed
-from sfumato.ledger.postgres_connection import MARGIN_S, connection_type
 from sfumato.ledger.service_lock import OTHER_FENCE, ServiceLock
 from sfumato.ledger.store import (
     CLOSED,
@@ -26,6 +25,7 @@ from sfumato.ledger.store import (
     translate_damage,
     translate_errors,
 )
+from sfumato.postgres import MARGIN_S, connection_type
 
 if TYPE_CHECKING:
     import psycopg

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
@@ -14,7 +15,7 @@ from sqlglot import exp
 
 from sfumato.engines.base import CLOSED, query_text
 from sfumato.engines.duckdb.dialect import DuckDBSql
-from sfumato.engines.duckdb.execution import attempt, one_select, run_interruptibly
+from sfumato.engines.duckdb.execution import PULSE_S, attempt, one_select, run_interruptibly
 from sfumato.errors import EngineFailed
 
 T = TypeVar("T")
@@ -76,7 +77,12 @@ class Workspace:
     def close(self) -> None:
         """Drop the temporary tables. A closed workspace refuses; closing twice is fine."""
         self._closed = True
-        self._connection.close()
+        while True:
+            try:
+                return self._connection.close()
+            except duckdb.ResourceInUseException:  # what was interrupted has not noticed it yet
+                self._connection.interrupt()
+                time.sleep(PULSE_S)
 
     def __enter__(self) -> Self:
         return self
