@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from sfumato.release import outputs
 from sfumato.release.aggregates import Aggregates, Pipeline
 from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.counts import Counts, Method
+from sfumato.release.frames import Frame, FrameLike
 from sfumato.release.guarantee import ReleaseGuarantee, as_written
 from sfumato.release.job import Job, Payer
 from sfumato.release.request import Progress, budget_share, quiet, without_bounds
@@ -35,7 +37,7 @@ STATISTICS_SHARE = Fraction(1, 2)
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of every release.
+    """Further options of every release, by keyword.
 
     `database`: then the source is a table of it. `types` of the columns of a CSV file. `memory` for the engine, such as
     "2GB". `out` and `overwrite`: where the table goes. `config`, `budget` and `job`: a ledger, who pays, and a name
@@ -55,7 +57,7 @@ class JobOptions(TypedDict, total=False):
 
 
 def counts_job(
-    source: str | PathLike[str],
+    source: str | PathLike[str] | FrameLike,
     *,
     unit: str,
     key: str | Sequence[str],
@@ -71,9 +73,14 @@ def counts_job(
     max_keys: int | None = None,
     auto_bounds: bool = False,
     filter: str | None = None,  # noqa: A002
+    name: str | None = None,
     **around: Unpack[JobOptions],
 ) -> Job:
     """A release of counts that has not been run.
+
+    `source` is a file, a glob of files, a table (of `database`, or of the configuration) or a data frame: what has
+    `__arrow_c_stream__` (pandas, Polars, Arrow, DuckDB), or a lazy frame of Polars. A data frame is read once. A ledger
+    knows it by its `name`, and never by its content.
 
     `method`: "pcr" (Private Count Release) bounds nothing, and its intervals are for the true numbers. "gaussian" is
     one release in which a person counts for at most L keys, L chosen by a census. "auto" begins with the first, and
@@ -84,6 +91,7 @@ def counts_job(
     for their size (with "pcr"), and for `aggregates` of the keys that are found, in which a person counts for
     `max_keys` keys.
     """
+    rows = _source(source, name, around)
     _one_of("method", method, Method)
     statistics = _check_statistics(aggregates, auto_bounds=auto_bounds)
     if not statistics and (aggregates_share is not None or max_keys is not None):
@@ -102,15 +110,15 @@ def counts_job(
         refine=None if refine is None else budget_share("refine", refine),
         statistics_share=budget_share("aggregates_share", given_share) if statistics else Fraction(0),
         max_keys=_max_keys("max_keys", max_keys),
-        source=_origin(source, around),
+        source=_origin(rows, around),
     )
     if request.statistics_share + (request.refine or 0) >= 1:
         raise InvalidArgument("refine", "and the share of the aggregates leave nothing for the counts themselves")
-    return _job(request, source, **around)
+    return _job(request, rows, **around)
 
 
 def aggregates_job(
-    source: str | PathLike[str],
+    source: str | PathLike[str] | FrameLike,
     *,
     unit: str,
     key: str | Sequence[str],
@@ -129,9 +137,12 @@ def aggregates_job(
     keys: str | PathLike[str] | None = None,
     auto_bounds: bool = False,
     filter: str | None = None,  # noqa: A002
+    name: str | None = None,
     **around: Unpack[JobOptions],
 ) -> Job:
     """A release of aggregates that has not been run.
+
+    `source` and `name` are what they are for `release_counts`.
 
     A person counts for at most `max_keys` keys. A census, for a part of the budget, tells how many (person, key) pairs
     that drops; "auto" chooses by it. `within_max_keys=True` states that every person has at most `max_keys` keys: then
@@ -141,9 +152,10 @@ def aggregates_job(
     census decides. `noise` is "gaussian" or "laplace"; "auto" takes Laplace noise where that is better for every number
     and no ledger pays, which is where a person has one or two keys. It needs an epsilon.
     """
+    rows, public = _source(source, name, around), None if keys is None else _path("keys", keys)
     _one_of("selection", selection, Selection)
     _one_of("pipeline", pipeline, Pipeline)
-    if keys is not None and not (selection == "auto" and selection_max_keys is None and selection_share is None):
+    if public is not None and not (selection == "auto" and selection_max_keys is None and selection_share is None):
         raise InvalidArgument("keys", "are public, so nothing is selected; leave selection's options out")
     if within_max_keys and max_keys == "auto":
         raise InvalidArgument("within_max_keys", "needs max_keys: the number of keys that no person is above")
@@ -156,7 +168,7 @@ def aggregates_job(
         raise InvalidArgument("aggregates", f"ask for one at least: {', '.join(STATISTICS)}")
     request = Aggregates(
         reading=_reading(unit, key, statistics, filter),
-        guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=keys is None),
+        guarantee=ReleaseGuarantee.of(rho, epsilon, delta, names_keys=public is None),
         statistics=statistics,
         max_keys=None if max_keys == "auto" else whole("max_keys", max_keys, at_least=1, at_most=MAX_KEYS),
         within_max_keys=within_max_keys,
@@ -165,11 +177,11 @@ def aggregates_job(
         selection_share=None if selection_share is None else budget_share("selection_share", selection_share),
         pipeline=pipeline,
         rebound=rebound,
-        public=keys is not None,
-        source=_origin(source, around, keys),
+        public=public is not None,
+        source=_origin(rows, around, public),
     )
     request = _with_noise(request, noise, has_ledger=around.get("config") is not None)
-    return _job(request, source, keys=keys, **around)
+    return _job(request, rows, public, **around)
 
 
 def _with_noise(request: Aggregates, noise: NoiseOption, *, has_ledger: bool) -> Aggregates:
@@ -191,7 +203,9 @@ def _running(make: Callable[P, Job], summary: str) -> Callable[P, Released]:
     def run(*args: P.args, **kwargs: P.kwargs) -> Released:
         return make(*args, **kwargs).run()
 
-    run.__doc__ = f"{summary}\n\nTakes what `{make.__name__}` takes."
+    _, _, about = (inspect.getdoc(make) or "").partition("\n\n")
+    run.__doc__ = f"{summary}\n\n{about}\n\n{inspect.getdoc(JobOptions)}"
+    run.__signature__ = inspect.signature(make).replace(return_annotation="Released")  # type: ignore[attr-defined]
     return run
 
 
@@ -203,9 +217,9 @@ release_aggregates = _running(
 
 def _job(
     request: Counts | Aggregates,
-    source: str | PathLike[str],
+    source: str | Frame,
+    keys: str | None = None,
     *,
-    keys: str | PathLike[str] | None = None,
     database: str | PathLike[str] | None = None,
     types: Mapping[str, str] | None = None,
     memory: str = "2GB",
@@ -225,12 +239,12 @@ def _job(
         payer = Payer(config if isinstance(config, Config) else load_config(config), budget)
     return Job(
         request=request,
-        source=_path(source),
-        keys=None if keys is None else _path(keys),
+        source=source,
+        keys=keys,
         database=None if database is None else Path(database),
         types=types or {},
         memory=memory,
-        out=None if out is None else outputs.target(_path(out)),
+        out=None if out is None else outputs.target(_path("out", out)),
         overwrite=overwrite,
         payer=payer,
         name=job,
@@ -264,12 +278,31 @@ def _reading(unit: str, key: str | Sequence[str], statistics: Sequence[Statistic
     return Reading(unit, names, tuple(values), where)
 
 
-def _origin(source: str | PathLike[str], around: JobOptions, keys: str | PathLike[str] | None = None) -> str:
-    places = [source, around.get("database"), keys, sorted((around.get("types") or {}).items())]
+def _source(source: str | PathLike[str] | FrameLike, name: str | None, around: JobOptions) -> str | Frame:
+    """A path, the name of a table, or a frame. A ledger knows a frame by its name."""
+    if isinstance(source, str | PathLike):
+        if name is not None:
+            raise InvalidArgument("name", "is for data frames; a file or a table has a name already")
+        return _path("source", source)
+    frame = Frame.of(source, "" if name is None else name)
+    if name is None and around.get("config") is not None:
+        raise InvalidArgument("name", "is what a ledger knows a data frame by; give one, such as name='sales-2026-11'")
+    if name is not None and not (isinstance(name, str) and name):
+        raise InvalidArgument("name", "must be a text that is not empty")
+    if around.get("database") is not None:
+        raise InvalidArgument("database", "does not go with a data frame")
+    return frame
+
+
+def _origin(source: str | Frame, around: JobOptions, keys: str | None = None) -> str:
+    named = ["frame", source.name] if isinstance(source, Frame) else source
+    places = [named, around.get("database"), keys, sorted((around.get("types") or {}).items())]
     return repr([place if isinstance(place, list) else str(place or "") for place in places])
 
 
-def _path(path: str | PathLike[str]) -> str:
+def _path(argument: str, path: str | PathLike[str]) -> str:
+    if not isinstance(path, str | PathLike):
+        raise InvalidArgument(argument, "must be the path of a file")
     return path if isinstance(path, str) else str(Path(path))
 
 

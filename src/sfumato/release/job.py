@@ -34,6 +34,7 @@ from sfumato.ledger.accounts import cap_accounts, release_account
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
+from sfumato.release.frames import Frame
 from sfumato.release.request import Progress, ReleaseRequest, quiet
 from sfumato.release.source import Source, locate_table, open_source, open_table, tables_of_source
 from sfumato.release.table import Released
@@ -72,7 +73,7 @@ class Job:
     """A request with everything around it."""
 
     request: ReleaseRequest
-    source: str | Path
+    source: str | Path | Frame
     keys: str | Path | None = None
     database: Path | None = None
     types: Mapping[str, str] = field(default_factory=dict)
@@ -354,9 +355,11 @@ class Job:
             yield ledger
 
 
-def _files(pattern: str | Path | None) -> set[Path]:
+def _files(pattern: str | Path | Frame | None) -> set[Path]:
     """The files that a source is, as far as they are there."""
-    return set() if pattern is None else {Path(file).resolve() for file in (pattern, *glob.glob(str(pattern)))}  # noqa: PTH207
+    if pattern is None or isinstance(pattern, Frame):
+        return set()
+    return {Path(file).resolve() for file in (pattern, *glob.glob(str(pattern)))}  # noqa: PTH207
 
 
 def _pack(released: Released) -> str:

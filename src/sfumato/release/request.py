@@ -48,7 +48,8 @@ class ReleaseRequest(ABC):
         names = [name.casefold() for name in (*self.reading.key, *columns)]
         twice = [name for name in (*self.reading.key, *columns) if names.count(name.casefold()) > 1]
         if twice:
-            raise InvalidArgument("key", f"{twice[0]} would be two columns of the table; rename one in a view")
+            problem = f"{twice[0]} would be two columns of the table; rename one in the frame or in a view"
+            raise InvalidArgument("key", problem)
 
     @property
     def all_statistics(self) -> tuple[Statistic, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from sqlglot import exp
 
@@ -27,6 +27,7 @@ from sfumato.query.counting import condition
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.predicate import prune
 from sfumato.query.sql import read_filter
+from sfumato.release.frames import Frame
 from sfumato.types import MAX_TEXT, TYPES, Type
 
 ROWS, PUBLIC = "rows", "public_keys"
@@ -64,23 +65,27 @@ class Source:
 
 @contextmanager
 def open_source(
-    source: str | Path,
+    source: str | Path | Frame,
     *,
     database: Path | None = None,
     keys: str | Path | None = None,
     types: Mapping[str, str] | None = None,
     memory: str = "2GB",
 ) -> Iterator[Source]:
-    """A file, a glob of files or, with `database`, a table; and beside it a file of public keys."""
-    options = {"memory_limit": memory} | ({} if database is None else {"database": database})
+    """A file, a glob of files, a frame or, with `database`, a table; and beside it a file of public keys."""
+    options: dict[str, Any] = {"memory_limit": memory} | ({} if database is None else {"database": database})
+    tables = {}
+    if isinstance(source, Frame):
+        options["frames"] = {ROWS: source.open()}
+    else:
+        tables[ROWS] = _path_text("source", source)
     settings = EngineSettings(options=options)
     endings, untyped = engine_class(settings.type).endings, engine_class(settings.type).untyped
-    tables = {ROWS: _path_text("source", source)}
     if keys is not None:
         tables[PUBLIC] = _path_text("keys", keys)
         if not tables[PUBLIC].lower().endswith(tuple(endings)):
             raise InvalidArgument("keys", f"must be a file that ends in {', '.join(endings)}")
-    loose = tables[ROWS].lower().endswith(tuple(untyped))
+    loose = tables.get(ROWS, "").lower().endswith(tuple(untyped))
     with _open(settings, tables) as engine:
         public = PUBLIC if keys is not None else None
         yield Source(engine, ROWS, public, _check_types(types or {}, engine.schema(ROWS), loose=loose))
@@ -102,8 +107,13 @@ def open_table(config: Config, table: str, *, memory: str = "2GB") -> Iterator[S
         catalog.close()
 
 
-def tables_of_source(config: Config, source: str | Path, database: Path | None) -> tuple[str, ...]:
-    """The tables of a configuration whose rows these are: files, or with `database` a table, by whatever path."""
+def tables_of_source(config: Config, source: str | Path | Frame, database: Path | None) -> tuple[str, ...]:
+    """The tables of a configuration whose rows these are: files, or with `database` a table, by whatever path.
+
+    Where the rows of a frame come from is not known.
+    """
+    if isinstance(source, Frame):
+        return ()
     settings = EngineSettings(options={} if database is None else {"database": database})
     return tables_at(config, source_places(settings, _path_text("source", source), Path()))
 
@@ -158,12 +168,15 @@ class Reading:
             raise InvalidArgument("key", f"{self.unit} is the unit: people are counted, not named")
         for name in self.key:
             if schema[name] not in TYPES:
-                raise InvalidArgument("key", f"{name} has a type that cannot be a key; cast it in a view")
+                problem = f"{name} has a type that cannot be a key; cast it in the frame or in a view"
+                raise InvalidArgument("key", problem)
         numeric = ("integer", "number", "text") if source.loose else ("integer", "number")
         for name in self.values:
             # A column that is also a key is read as it is.
             if schema[name] not in numeric or (schema[name] == "text" and name in (self.unit, *self.key)):
-                raise InvalidArgument("column", f"{name} holds {schema[name]} values, of which there are no statistics")
+                hint = "; if these are numbers, cast them in the frame or in a view" if schema[name] == "text" else ""
+                problem = f"{name} holds {schema[name]} values, of which there are no statistics{hint}"
+                raise InvalidArgument("column", problem)
         self._condition(source)
         return {name: cast(Type, schema[name]) for name in self.key}
 

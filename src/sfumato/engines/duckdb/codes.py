@@ -219,7 +219,8 @@ def identifying_columns(argument: str, names: tuple[str, ...], kinds: Mapping[st
     """Columns that tell people or keys apart; refuses all others."""
     if not names:
         raise InvalidArgument(argument, "must be different columns, at least one")
-    return _find(argument, names, kinds, IDENTIFYING, "which cannot tell people or keys apart")
+    problem = "which cannot tell people or keys apart; cast it in the frame or in a view"
+    return _find(argument, names, kinds, IDENTIFYING, problem)
 
 
 def value_columns(names: tuple[str, ...], kinds: Mapping[str, str]) -> tuple[CodedColumn, ...]:

@@ -26,6 +26,7 @@ from sfumato.engines.duckdb.execution import PULSE_S, attempt, deadline, one_sel
 from sfumato.engines.duckdb.files import (
     ENDINGS,
     UNTYPED,
+    TableSource,
     describe,
     file_place,
     file_places,
@@ -41,6 +42,11 @@ from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.query.abilities import Abilities
 
 _CATALOG = "source"
+_FRAME = "sfumato_frame_"
+_NO_FRAME = (
+    "the data frame has no columns, or one of a type that cannot be read (such as a period, a half float or a decimal "
+    "of 256 bits); convert it, or leave it out"
+)
 
 
 class DuckDBEngine(Engine):
@@ -50,6 +56,9 @@ class DuckDBEngine(Engine):
     private folder is removed on closing. Spilled rows are encrypted with a key that is never written, but DuckDB draws
     that key from a source that is not cryptographic: it stops a stray look at the disk, not an expert one. `types` are
     those of the columns of CSV files, by table.
+
+    `frames` are more tables by name, each an Arrow stream (a capsule) or a pandas data frame. They are for releases:
+    `contributions` reads a frame once and keeps what it needs of it, and `run` cannot read it.
     """
 
     dialect = DuckDBSql
@@ -67,17 +76,19 @@ class DuckDBEngine(Engine):
         timeout_s: float = TIMEOUT_S,
         spill: Path | None = None,
         types: Mapping[str, Mapping[str, str]] | None = None,
+        frames: Mapping[str, object] | None = None,
     ) -> None:
         if not timeout_s > 0:
             raise InvalidArgument("timeout_s", "must be above 0")
         folded: dict[str, str] = {}
-        for name in tables:
+        for name in (*tables, *(frames or {})):
             # DuckDB takes two names that differ by case for one: a question would read the wrong table.
             if (other := folded.setdefault(name.casefold(), name)) != name:
                 raise InvalidArgument("tables", f"{other!r} and {name!r} differ by case only; rename one")
         if spill is not None and not spill.is_dir():
             raise EngineFailed(f"spill: {str(spill)!r} is not a folder", setting="spill")
         self._timeout_s = timeout_s
+        self._frames = dict(frames or {})
         self._schemas: dict[str, dict[str, ColumnType]] = {}
         self._lists: dict[str, dict[str, ColumnType]] = {}
         self._live: set[duckdb.DuckDBPyConnection] = set()
@@ -128,6 +139,9 @@ class DuckDBEngine(Engine):
         if database is not None:
             inside, views = _attach(self._connection, database)
         sources = {name: find_source(name, source, inside) for name, source in tables.items()}
+        for name in self._frames:
+            attempt(partial(self._register, self._connection, name), _NO_FRAME, table=name)
+            sources[name] = _frame_source(name)
         self._views = {name for name, source in tables.items() if not sources[name].files and source in views}
         for name, source in sources.items():
             make = partial(make_view, self._connection, name, source, types.get(name))
@@ -138,8 +152,11 @@ class DuckDBEngine(Engine):
         self._connection.execute(exp.Set(expressions=[exp.SetItem(this=allowed)]).sql(dialect="duckdb"))
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
-        for name in tables:
+        for name in sources:
             self._read_schema(name)
+
+    def _register(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        connection.register(_FRAME + name, self._frames[name])
 
     def _read_schema(self, name: str) -> None:
         view = exp.to_identifier(name, quoted=True)
@@ -177,7 +194,10 @@ class DuckDBEngine(Engine):
         with self._idle:
             if self._closed:
                 raise EngineFailed(CLOSED)
-            workspace = Workspace(self.tables(), self._connection.cursor(), self._cursor)
+            connection = self._connection.cursor()
+            for name in self._frames:  # each connection knows only what was registered with it
+                attempt(partial(self._register, connection, name))
+            workspace = Workspace(self.tables(), connection, self._cursor)
             self._workspaces.add(workspace)
         return workspace
 
@@ -190,7 +210,7 @@ class DuckDBEngine(Engine):
     ) -> DuckDBContributions:
         workspace = self.workspace()
         try:
-            return RowReader(workspace, query, self.schema).read(progress)
+            return RowReader(workspace, query, self.schema).read(progress, once=query.table in self._frames)
         except BaseException:
             workspace.close()
             raise
@@ -226,6 +246,11 @@ class DuckDBEngine(Engine):
         self._remove_spill()
 
 
+def _frame_source(name: str) -> TableSource:
+    table = exp.table_(_FRAME + name, quoted=True)
+    return TableSource(lambda _: table.copy())
+
+
 def _connect(spill: str, memory_limit: str, threads: int | None) -> duckdb.DuckDBPyConnection:
     """An empty database in memory, with every setting that an answer or a secret could depend on."""
     config: dict[str, Any] = {
@@ -240,6 +265,8 @@ def _connect(spill: str, memory_limit: str, threads: int | None) -> duckdb.DuckD
         "default_order": "asc",
         # A name that is no table must not become a Python variable of some caller, or a download.
         "python_enable_replacements": False,
+        # A column of Python objects is text: a type that is guessed from a sample depends on the rows.
+        "pandas_analyze_sample": 0,
         "autoload_known_extensions": False,
         "autoinstall_known_extensions": False,
         "allow_community_extensions": False,

@@ -35,7 +35,8 @@ class RowReader:
         decimals = {name: self._native[name] for name in query.key if self._native[name].startswith("DECIMAL")}
         for name, kind in decimals.items():
             if int(kind.partition("(")[2].partition(",")[0]) > MAX_DIGITS:  # 18 of DECIMAL(18,3)
-                raise InvalidArgument("key", f"{name} has more digits than a number can have; cast it in a view")
+                problem = f"{name} has more digits than a number can have; cast it in the frame or in a view"
+                raise InvalidArgument("key", problem)
         kinds = self.workspace.kinds(self._rows)
         identifying_columns("unit", (query.unit,), kinds)
         identifying_columns("key", query.key, kinds)
@@ -43,12 +44,12 @@ class RowReader:
         if query.public is not None:
             self._public_keys(query.public)
 
-    def read(self, progress: Callable[[float], None] | None) -> DuckDBContributions:
-        """The rows. The workspace is closed with them."""
+    def read(self, progress: Callable[[float], None] | None, *, once: bool = False) -> DuckDBContributions:
+        """The rows. The workspace is closed with them. With `once`, they are read into a table of it first."""
         query = self.query
         return DuckDBContributions(
             self.workspace,
-            self._rows,
+            exp.select("*").from_(self.workspace.keep(self._rows)) if once else self._rows,
             unit=query.unit,
             key=query.key,
             values=query.values,
