@@ -48,6 +48,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     service.report,
     shares.report,
     padding.report,
+    bounding.sorts,
     bounding.report,
     releases.report,
     releases.large,
