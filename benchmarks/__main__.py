@@ -49,6 +49,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     service.report,
     shares.report,
     padding.report,
+    bounding.sorts,
     bounding.report,
     releases.report,
     releases.large,

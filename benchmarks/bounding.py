@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 from sqlglot import exp
 
 from benchmarks import plume_data
 from benchmarks.timing import milliseconds, side_by_side, table
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.engines.duckdb.contributions import DuckDBContributions
+from sfumato.engines.sorting import faster_sort, sort_by_buckets, sort_by_numpy, sort_with_places
 from sfumato.release.bounding import KeyOrder, count_people
 
 PEOPLE = 10**6
 THREADS, REPEATS = 2, 7
+SIZES, BITS = (10**5, 10**6, 10**7), 40
 TARGETS = {64: 1.3, 8: 1.5}
 ORDER = KeyOrder.of(b"benchmarks", "select")
 ROWS = exp.select("*").from_("rows")
@@ -43,6 +46,28 @@ def report(people: int = PEOPLE) -> str:
         "threads. Plain: DuckDB's `COUNT(DISTINCT person) GROUP BY key`. Bounded: the same counts, each person in at "
         "most L keys, coding included. Memory: the peak of a process that does only this.\n\n"
         + table(["person and key", "L", "plain", "bounded", "ratio", "target", "plain memory", "bounded memory"], lines)
+    )
+
+
+def sorts() -> str:
+    rng = np.random.default_rng(1)
+    lines = []
+    for size in SIZES:
+        words = rng.integers(0, 2**BITS, size, dtype=np.uint64)
+        contestants = {
+            "numpy": lambda words=words: sort_by_numpy(words.copy()),
+            "buckets": lambda words=words: sort_by_buckets(words.copy()),
+            "argsort": lambda words=words: words.take(words.argsort()),
+            "places": lambda words=words: sort_with_places(words),
+        }
+        best = side_by_side(contestants, repeats=REPEATS)
+        lines.append((f"{size:,}", *map(milliseconds, best.values())))
+    chosen = "numpy's sort" if faster_sort() is sort_by_numpy else "the sort by buckets"
+    return (
+        "## Sorting words\n\n"
+        f"Random words of {BITS} bits, which is what a million people and as many keys need; one thread. A short "
+        f"measurement chose {chosen} on this machine. With places: where each word was before, for the values of its "
+        "row.\n\n" + table(["words", "numpy", "by buckets", "numpy, with places", "with places"], lines)
     )
 
 

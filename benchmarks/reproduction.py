@@ -19,7 +19,8 @@ from sfumato.engines.contributions import Affine
 from sfumato.mechanisms import PrivateCountRelease, Rng
 from sfumato.mechanisms.key_selection import GaussianRule
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.release.bounding import MAX_KEYS, ORDER_BITS, KeyOrder, kept_pairs
+from sfumato.release.bounding import ORDER_BITS, KeyOrder
+from sfumato.release.bounding.order import insert_order
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 RHOS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
@@ -90,7 +91,8 @@ class Pairs:
         bits = size.bit_length()
         words = (persons << bits | keys).view(np.uint64)
         order = KeyOrder.of(b"benchmarks", label)
-        pairs = kept_pairs(words, bits, Affine(0), Affine(0), order=order, max_keys=MAX_KEYS)
+        insert_order(words, bits, Affine(0), Affine(0), order)
+        pairs = np.unique(words)
         persons_again = (pairs >> np.uint64(bits + ORDER_BITS)).astype(np.int32)
         return cls(persons_again, (pairs & np.uint64((1 << bits) - 1)).astype(np.int32), size)
 

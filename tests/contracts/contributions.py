@@ -180,6 +180,19 @@ class ContributionsContract:
             sizes = Counter(min(8, len(keys)) for keys in reference(CROWD, 100).values())
             assert keys_per_person(contributions, 8).tolist() == [sizes[n] for n in range(9)]
 
+    def test_pairs_come_once_and_ascending_and_a_person_in_one_set(self):
+        with (
+            self.make(CROWD + CROWD, {"person": "integer", "key": "integer"}) as engine,
+            engine.contributions(ContributionQuery(TABLE, "person", ("key",))) as contributions,
+        ):
+            rows = [word for part in contributions.map_rows(lambda rows: rows.words.tolist()) for word in part]
+            for _ in range(2):
+                sets = list(contributions.map_pairs(lambda pairs: pairs.words.tolist()))
+                assert all(words == sorted(set(words)) for words in sets)
+                people = [{word >> contributions.key_bits for word in words} for words in sets]
+                assert sum(map(len, people)) == len(set().union(*people))
+                assert Counter(rows) == Counter(word for words in sets for word in words * 2)
+
     def test_what_cannot_be_read_is_refused_before_a_row_is(self):
         with self.make(CROWD, {"person": "integer", "key": "integer"}) as engine:
             engine.check_contributions(ContributionQuery(TABLE, "person", ("key",)))

@@ -17,7 +17,7 @@ from sfumato.release import Released, Statistic, aggregates_job
 from sfumato.release import aggregates as aggregates_module
 from sfumato.release import selection as selection_module
 from sfumato.release.aggregates import Aggregates
-from sfumato.release.bounding import count_people, count_people_and_keys, sum_weights
+from sfumato.release.bounding import count_people, sum_weights
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics.base import SummedStatistic
@@ -80,9 +80,6 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
         names = contributions.keys(np.flatnonzero(found))
         return Counter({key: int(n) for (key,), n in zip(names, found[found > 0], strict=True)})
 
-    def look(contributions: Contributions, found: Integers) -> None:
-        seen.counts = named(contributions, found)
-
     def weights(contributions: Contributions, *given: Any, **options: Any) -> Integers:
         found = sum_weights(contributions, *given, **options)
         seen.weights.append(named(contributions, found))
@@ -90,20 +87,15 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
 
     def counts(contributions: Contributions, *given: Any, **options: Any) -> Integers:
         found = count_people(contributions, *given, **options)
-        look(contributions, found)
-        return found
-
-    def counts_and_keys(contributions: Contributions, *given: Any, **options: Any) -> tuple[Integers, Integers]:
-        found = count_people_and_keys(contributions, *given, **options)
-        look(contributions, found[0])
+        seen.counts = named(contributions, found)
         return found
 
     def census(self: KeyCensus, people: Integers, rng: Any) -> KeysPerPerson:
         seen.censuses.append(people.tolist())
         return plain_census(self, people, rng)
 
-    def select(self: Aggregates, plan: Any, exact: Integers, rows: Rows) -> Any:
-        codes, columns = plain_select(self, plan, exact, rows)
+    def select(self: Aggregates, plan: Any, rows: Rows) -> Any:
+        codes, columns = plain_select(self, plan, rows)
         if chosen is not None:
             every = rows.contributions.keys(np.arange(rows.contributions.size))
             codes, columns = np.array([code for code, (key,) in enumerate(every) if key in chosen], np.int64), {}
@@ -117,7 +109,6 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aggregates_module, "count_people", counts)
-        patch.setattr(aggregates_module, "count_people_and_keys", counts_and_keys)
         patch.setattr(selection_module, "sum_weights", weights)
         patch.setattr(KeyCensus, "release", census)
         patch.setattr(SummedStatistic, "release", release)

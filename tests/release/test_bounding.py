@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import combinations
 from typing import Any
 from uuid import UUID
 
@@ -15,26 +16,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sfumato.engines.contributions import Affine, Listed
+from sfumato.engines import sorting
+from sfumato.engines.contributions import Affine, DistinctPairs, Listed, PairCodes
 from sfumato.engines.duckdb import DuckDBEngine, codes
 from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.errors import InvalidArgument
-from sfumato.release.bounding import (
-    KeyOrder,
-    count_people,
-    count_people_and_keys,
-    fold_pairs,
-    kept_pairs,
-    keys_per_person,
-    sum_weights,
-)
+from sfumato.release import Count, Mean, Sum, Units
+from sfumato.release.bounding import KeyOrder, count_people, first_keys, fold_pairs, keys_per_person, sum_weights
 from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits
+from tests.helpers.aggregating import request_of, run, source_of
 from tests.helpers.false_alarms import unlikely
 from tests.helpers.repeats import repeats
 
 pytestmark = pytest.mark.slow
 
 ROWS = exp.select("*").from_("t")
+READING = "sfumato.engines.duckdb.contributions"
 
 ENGINE = DuckDBEngine({}, threads=2)
 ENGINE._schemas["t"] = {}  # filled behind the engine's back: no file is written for every example
@@ -195,8 +192,62 @@ def test_order_duplicates_sets_and_threads_are_not_seen(
 ) -> None:
     plain = bounded(rows, types, max_keys)
     again = data.draw(st.permutations(rows + rows[: len(rows) // 2]))
-    max_rows, threads = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 3))
-    assert bounded(again, types, max_keys, max_rows=max_rows, threads=threads) == plain
+    max_rows, threads = data.draw(st.integers(1, 100)), data.draw(st.integers(1, 5))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{READING}.MIN_DIVIDED", data.draw(st.sampled_from([0, 10**6])))
+        assert bounded(again, types, max_keys, max_rows=max_rows, threads=threads) == plain
+
+
+def test_a_set_is_divided_among_threads_and_no_person_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{READING}.MIN_DIVIDED", 100)
+    rows = [(person, key) for person in range(40) for key in range(person)]
+    fill(rows, "INTEGER", "INTEGER")
+    with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"], values=["c1"], threads=3) as made:
+        sets = list(made.map_rows(lambda part: part))
+        assert sum(part.columns["c1"].sum() for part in sets) == sum(key for _, key in rows)
+        for parts in (sets, list(made.map_pairs(lambda part: part))):
+            people = [set((part.words >> np.uint64(made.key_bits)).tolist()) for part in parts]
+            assert len(people) == 3
+            assert sum(map(len, people)) == len(set.union(*people)) == 39
+            assert all(200 < len(part.words) < 320 for part in parts)
+
+
+def test_distinct_pairs_are_held_for_the_next_pass_unless_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(person, key) for person in range(20) for key in range(9)]
+    fill(rows + rows[::-1], "INTEGER", "INTEGER")
+    read = WORKSPACE.arrays
+    seen: list[exp.Query] = []
+    monkeypatch.setattr(WORKSPACE, "arrays", lambda query: seen.append(query) or read(query))
+    for most, passes in ((len(rows), 1), (len(rows) - 1, 3)):
+        monkeypatch.setattr(f"{READING}.MAX_HELD", most)
+        seen.clear()
+        with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"]) as made:
+            [part] = made.map_pairs(lambda part: part)
+            assert part.words.tolist() == sorted(set(part.words.tolist()))
+            with pytest.raises(ValueError, match="read-only"):
+                part.words[0] = 0
+            assert count_people(made, SELECT, max_keys=9).tolist() == [20] * 9
+            assert count_people(made, SELECT, max_keys=9, within=[1, 2]).tolist() == [0, 20, 20] + [0] * 6
+            assert len(seen) == passes
+        assert made._held == []
+
+
+def test_a_release_is_the_same_table_whichever_sort_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(person, f"k{key * key % 31}", float(key)) for person in range(300) for key in range(person % 9)]
+    requests = [
+        request_of(rho=1, delta=1e-3, max_keys=bound, **options)
+        for bound in (2, 8)
+        for options in ({}, {"aggregates": [Units(), Count(3), Sum("x", 0, 9), Mean("x", 0, 9, values=2)]})
+    ]
+    for name, value in {"MIN_LONG": 2, "BLOCK": 64, "SHORT": 8, "BUCKET": 4}.items():
+        monkeypatch.setattr(sorting, name, value)
+    tables = []
+    for sort in (sorting.sort_by_numpy, sorting.sort_by_buckets):
+        monkeypatch.setattr(sorting, "faster_sort", lambda sort=sort: sort)
+        made = [run(request, source_of(rows)) for request in requests]
+        tables.append([(table.statement, table.rows) for table in made])
+    assert tables[0] == tables[1]
+    assert all(rows for _, rows in tables[0])
 
 
 NEWCOMERS = [  # the types of people and keys, and the number of their keys: each of both at least once
@@ -239,12 +290,12 @@ def test_whoever_comes_changes_nobody_elses_keys_even_where_ranks_are_equal() ->
     ranks = SELECT.ranks(Affine(0), np.zeros_like(keys), Affine(0), keys)
     assert len(np.unique(ranks)) < len(ranks)
     for max_keys in (1, 100, 3999):
-        kept = kept_pairs(keys - 5000, 13, Affine(0), Affine(5000), order=SELECT, max_keys=max_keys) + np.uint64(5000)
-        shifted = kept_pairs(keys - 4000, 13, Affine(0), Affine(4000), order=SELECT, max_keys=max_keys)
-        listed = kept_pairs(keys - 5000, 13, Affine(0), Listed(keys), order=SELECT, max_keys=max_keys)
-        mask = np.uint64(2**13 - 1)
-        assert set(((kept - np.uint64(5000)) & mask).tolist()) == set((listed & mask).tolist())
-        assert {key + 5000 for key in (listed & mask).tolist()} == {key + 4000 for key in (shifted & mask).tolist()}
+        kept, shifted, listed = (
+            first_keys(DistinctPairs(keys - first, PairCodes(13, Affine(0), values)), max_keys, SELECT).keys
+            for first, values in ((5000, Affine(5000)), (4000, Affine(4000)), (5000, Listed(keys)))
+        )
+        assert len(kept) == max_keys
+        assert kept.tolist() == listed.tolist() == (shifted - 1000).tolist()
 
 
 @examples
@@ -302,18 +353,13 @@ def test_keys_per_person(rows: list[Row], most: int) -> None:
 
 @examples
 @given(integer_rows, few, few, st.sets(st.integers(-5, 30)))
-def test_keys_per_person_by_the_same_sort_and_among_chosen_keys(
-    rows: list[Row], max_keys: int, most: int, chosen: set[int]
-) -> None:
+def test_keys_per_person_among_chosen_keys(rows: list[Row], max_keys: int, most: int, chosen: set[int]) -> None:
     fill(rows, "INTEGER", "INTEGER")
     among = Counter(
         min(most, len(keys)) for keys in reference([row for row in rows if row[1] in chosen], 10**6).values()
     )
     for max_rows in (2**26, 4):
         with DuckDBContributions(WORKSPACE, ROWS, unit="c0", key=["c1"], max_rows=max_rows) as contributions:
-            counts, people = count_people_and_keys(contributions, SELECT, max_keys=max_keys, most=most)
-            assert counts.tolist() == count_people(contributions, SELECT, max_keys=max_keys).tolist()
-            assert people.tolist() == keys_per_person(contributions, most).tolist()
             named = contributions.keys(range(contributions.size))
             codes = np.array([code for code, (key,) in enumerate(named) if key in chosen], np.int64)
             wanted = [among[n] for n in range(most + 1)]
@@ -362,22 +408,22 @@ def test_progress_is_the_share_that_is_done() -> None:
     assert heard == [0.25, 0.5, 0.75, 1.0]
 
 
-def chosen_first(people: int, keys: int, order: KeyOrder) -> list[list[int]]:
-    """The codes that each of `people` people keeps of the same `keys` keys, two each."""
+def chosen_first(people: int, keys: int, order: KeyOrder, max_keys: int = 1) -> list[tuple[int, ...]]:
+    """The codes that each of `people` people keeps of the same `keys` keys."""
     pairs = np.arange(people * keys, dtype=np.uint64)
     words = (pairs // np.uint64(keys)) << np.uint64(8) | pairs % np.uint64(keys)
-    kept = kept_pairs(words, 8, Affine(10**6), Affine(-3), order=order, max_keys=2) & np.uint64(255)
-    return kept.reshape(people, 2).tolist()
+    kept = first_keys(DistinctPairs(words, PairCodes(8, Affine(10**6), Affine(-3))), max_keys, order)
+    return [tuple(row) for row in kept.keys.reshape(people, max_keys).tolist()]
 
 
 def test_every_pair_of_keys_is_kept_equally_often() -> None:
     """Chernoff: a random order fails here once in a million secrets; this secret is fixed."""
-    law: dict[Hashable, float] = {(one, other): 1 / 42 for one in range(7) for other in range(7) if one != other}
-    assert not unlikely(map(tuple, chosen_first(100_000, 7, SELECT)), law)
+    law: dict[Hashable, float] = dict.fromkeys(combinations(range(7), 2), 1 / 21)
+    assert not unlikely(chosen_first(100_000, 7, SELECT, max_keys=2), law)
 
 
 def test_neighbouring_people_choose_independently() -> None:
-    first = [kept[0] for kept in chosen_first(200_000, 5, SELECT)]
+    first = [key for (key,) in chosen_first(200_000, 5, SELECT)]
     law: dict[Hashable, float] = {(one, other): 1 / 25 for one in range(5) for other in range(5)}
     assert not unlikely(zip(first[::2], first[1::2], strict=True), law)
 
@@ -385,4 +431,4 @@ def test_neighbouring_people_choose_independently() -> None:
 def test_two_labels_choose_independently() -> None:
     one, other = (chosen_first(100_000, 5, KeyOrder.of(SECRET, label)) for label in ("select", "aggregate"))
     law: dict[Hashable, float] = {(a, b): 1 / 25 for a in range(5) for b in range(5)}
-    assert not unlikely(((a[0], b[0]) for a, b in zip(one, other, strict=True)), law)
+    assert not unlikely(((a, b) for (a,), (b,) in zip(one, other, strict=True)), law)

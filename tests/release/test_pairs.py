@@ -17,12 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.engines.contributions import Affine
+from sfumato.engines.contributions import Affine, CodedRows, PairCodes
 from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import context
 from sfumato.release.bounding import KeyOrder, Pairs, count_people, fold_pairs
-from sfumato.release.bounding.pairs import PairCodes
 from tests.contracts.contributions import SECRET, SELECT, bits, rank, text_bits
 from tests.helpers.false_alarms import unlikely
 from tests.helpers.repeats import repeats
@@ -268,6 +267,10 @@ def test_without_values_there_are_keys_and_rows_and_a_refusal() -> None:
         assert sorted(zip(pairs.keys.tolist(), pairs.rows.tolist(), strict=True)) == [(0, 2), (4, 1)]
         with pytest.raises(InvalidArgument, match="column: 'c1' was not asked for"):
             pairs.totals("c1", 1.0)
+        (pairs,) = fold_pairs(contributions, lambda pairs: pairs, SELECT, max_keys=1, rows=False)
+        assert pairs.keys.tolist() == [0, 4]
+        with pytest.raises(InvalidArgument, match="rows: were not asked for"):
+            pairs.rows  # noqa: B018
         with pytest.raises(InvalidArgument, match="max_keys"):
             fold_pairs(contributions, lambda pairs: pairs, SELECT, max_keys=0)
 
@@ -290,7 +293,8 @@ def test_steps_are_rounded_half_to_even_and_clipped() -> None:
 
 def one_pair(values: list[float]) -> Pairs:
     codes = PairCodes(1, Affine(7), Affine(0))
-    return Pairs(np.zeros(len(values), np.uint64), {"x": np.array(values)}, codes, order=SELECT, max_keys=1)
+    rows = CodedRows(np.zeros(len(values), np.uint64), codes, {"x": np.array(values)})
+    return Pairs(rows, order=SELECT, max_keys=1)
 
 
 def test_a_secret_never_shows_and_the_order_of_keys_is_frozen() -> None:
@@ -315,7 +319,7 @@ def sampled(people: int, values: list[float], most: int, order: KeyOrder) -> lis
     """What each of `people` people with these values for one key has chosen."""
     words = np.repeat(np.arange(people, dtype=np.uint64) << np.uint64(1), len(values))
     codes = PairCodes(1, Affine(10**6), Affine(-3))
-    pairs = Pairs(words, {"x": np.tile(values, people)}, codes, order=order, max_keys=1)
+    pairs = Pairs(CodedRows(words, codes, {"x": np.tile(values, people)}), order=order, max_keys=1)
     places, some = pairs.values("x", most)
     return [tuple(row) for row in some[places.argsort(kind="stable")].reshape(people, most).tolist()]
 
@@ -337,8 +341,8 @@ def test_keys_and_values_are_chosen_independently() -> None:
     """Among pairs that were kept because their rank is low, no value, and not zero either, is preferred."""
     people, keys, values = 60_000, 4, [0.0, 1.0, 2.0]
     words = np.arange(people * keys, dtype=np.uint64).repeat(len(values))
-    columns = {"x": np.tile(values, people * keys)}
-    pairs = Pairs(words, columns, PairCodes(2, Affine(0), Affine(0)), order=SELECT, max_keys=1)
+    codes = PairCodes(2, Affine(0), Affine(0))
+    pairs = Pairs(CodedRows(words, codes, {"x": np.tile(values, people * keys)}), order=SELECT, max_keys=1)
     places, some = pairs.values("x", 1)
     law: dict[Hashable, float] = {(key, value): 1 / 12 for key in range(keys) for value in values}
     assert not unlikely(zip(pairs.keys[places].tolist(), some.tolist(), strict=True), law)

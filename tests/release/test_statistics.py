@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.engines.contributions import Affine
+from sfumato.engines.contributions import Affine, CodedRows, PairCodes
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
 from sfumato.mechanisms.noise import DiscreteGaussian
@@ -21,7 +21,7 @@ from sfumato.mechanisms.quantile_tree import QuantileTree
 from sfumato.mechanisms.quantiles import Grid
 from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
 from sfumato.release.bounding import KeyOrder, Pairs
-from sfumato.release.bounding.pairs import MAX_VALUE_STEPS, PairCodes
+from sfumato.release.bounding.pairs import MAX_VALUE_STEPS
 from sfumato.release.request import describe
 from sfumato.release.statistics.base import Share, SummedStatistic, Sums
 from sfumato.release.statistics.numeric import MAX_STEPS, STEPS, Numeric
@@ -54,7 +54,7 @@ def pairs_of(values: Sequence[float], keys: Sequence[int] | None = None, people:
     words = np.array(people or [0] * size, np.uint64) << np.uint64(4)
     words |= np.array(keys or [0] * size, np.uint64)
     codes = PairCodes(4, Affine(0), Affine(0))
-    return Pairs(words, {"x": np.array(values, np.float64)}, codes, order=ORDER, max_keys=16)
+    return Pairs(CodedRows(words, codes, {"x": np.array(values, np.float64)}), order=ORDER, max_keys=16)
 
 
 def made(kind: type[Statistic], **options: Any) -> Any:

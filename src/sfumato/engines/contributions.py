@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -35,9 +36,13 @@ from sfumato.types import Type
 T = TypeVar("T")
 
 Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 CODE_BITS = 44
 """What a person's and a key's code have together in a word of 64 bits. The rest is for the order of keys."""
+
+BLOCK = 2**15
+"""Words that are computed with together: so many that they stay in the cache."""
 
 _WORD = 2**64
 
@@ -88,15 +93,83 @@ CodeValues: TypeAlias = Affine | Listed
 
 
 @dataclass(frozen=True, slots=True)
-class CodedRows:
-    """All rows of a set of people: words person * 2^key_bits + key, and the values by column, NaN where there is none.
+class PairCodes:
+    """How words person * 2^key_bits + key are to be read, and the 64 bits behind the codes."""
 
-    `people` has the 64 bits behind the codes of the people. The arrays belong to the caller, who may overwrite them.
-    """
+    key_bits: int
+    people: CodeValues
+    keys: CodeValues
+
+    def keys_of(self, words: Words) -> Integers:
+        """The codes of keys."""
+        return (words & np.uint64((1 << self.key_bits) - 1)).view(np.int64)
+
+    def are_among(self, chosen: Mask, words: Words) -> Mask:
+        """Which words have a chosen key."""
+        found = np.empty(len(words), np.bool_)
+        for start in range(0, len(words), BLOCK):
+            chosen.take(self.keys_of(words[start : start + BLOCK]), out=found[start : start + BLOCK], mode="clip")
+        return found
+
+
+@dataclass(frozen=True)
+class CodedWords(ABC):
+    """Words person * 2^key_bits + key of a set of people."""
 
     words: Words
+    codes: PairCodes
+
+    @abstractmethod
+    def only(self, some: Mask) -> Self: ...
+
+    def of_keys(self, chosen: Mask | None) -> Self:
+        """Those with chosen keys; None is all."""
+        return self if chosen is None else self.only(self.codes.are_among(chosen, self.words))
+
+
+@dataclass(frozen=True)
+class CodedRows(CodedWords):
+    """All rows of a set of people, in any order, and their values by column, NaN where there is none.
+
+    The arrays belong to the caller, who may overwrite them.
+    """
+
     columns: Mapping[str, Floats]
-    people: CodeValues
+
+    def only(self, some: Mask) -> CodedRows:
+        columns = {name: values.compress(some) for name, values in self.columns.items()}
+        return CodedRows(self.words.compress(some), self.codes, columns)
+
+
+@dataclass(frozen=True)
+class DistinctPairs(CodedWords):
+    """The (person, key) pairs of a set of people, each once, ascending.
+
+    They may be read again, and must not be overwritten.
+    """
+
+    def only(self, some: Mask) -> DistinctPairs:
+        return DistinctPairs(self.words.compress(some), self.codes)
+
+    @property
+    def keys(self) -> Integers:
+        """The code of each pair's key."""
+        return self.codes.keys_of(self.words)
+
+    @cached_property
+    def degrees(self) -> Integers:
+        """How many keys each person has."""
+        starts, other = np.ones(len(self.words), np.bool_), np.uint64(1 << self.codes.key_bits)
+        for start in range(1, len(self.words), BLOCK):
+            block = self.words[start : start + BLOCK]
+            # Two words are one person's if they differ in the lower bits only.
+            differing = block ^ self.words[start - 1 : start - 1 + len(block)]
+            np.greater_equal(differing, other, out=starts[start : start + BLOCK])
+        return np.diff(np.flatnonzero(starts), append=len(starts))
+
+    def people_by_keys(self, most: int) -> Integers:
+        """How many people have n keys, by n; more than `most` count as `most`."""
+        return np.bincount(np.minimum(self.degrees, most), minlength=most + 1)
 
 
 class Contributions(ABC):
@@ -125,12 +198,16 @@ class Contributions(ABC):
         """The keys of these codes, in their order, one tuple of values each."""
 
     @abstractmethod
-    def map_sets(self, work: Callable[[CodedRows], T], *, values: bool = False) -> Iterator[T]:
-        """`work` on each of some disjoint sets of people; its results, one by one. `values`: read the values too.
+    def map_rows(self, work: Callable[[CodedRows], T]) -> Iterator[T]:
+        """`work` on the rows of each of some disjoint sets of people; its results, one by one.
 
         How many sets there are, and who is in which, depends on all rows: add the results up exactly. `work` may run
         elsewhere (in another thread or process), on several sets at once.
         """
+
+    @abstractmethod
+    def map_pairs(self, work: Callable[[DistinctPairs], T]) -> Iterator[T]:
+        """`work` on the distinct pairs of each set, likewise. Pairs may be held in memory for the next call."""
 
     @abstractmethod
     def restrict(self, codes: Sequence[int] | Integers) -> Contributions:

@@ -37,7 +37,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.census import BOUNDS, MAX_SEEN, KeysPerPerson
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.aggregate_plan import AggregatePlan, NoiseBudget
-from sfumato.release.bounding import count_people, count_people_and_keys, keys_per_person
+from sfumato.release.bounding import count_people, keys_per_person
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, bounding_record
 from sfumato.release.guarantee import ReleaseGuarantee, Spending
 from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
@@ -250,10 +250,10 @@ class Aggregates(ReleaseRequest):
                 (plan if self.noise != "either" else self._after_census(plan)).check()
 
     def table(self, rows: Rows, progress: Progress) -> Released:
-        plan, counts, census = self._count(rows)
+        plan, census = self._choose_plan(rows)
         bounding = [] if census is None else [bounding_record(ALL_KEYS, plan.selection_max_keys, census)]
         progress("selecting keys", 0)
-        codes, columns = self._select(plan, counts, rows)
+        codes, columns = self._select(plan, rows)
         plan, bounded, census = self._bound_again(replace(plan, found=len(codes)), rows, codes)
         progress("aggregating", 0)
         bounds = bounded.bounds(plan.finders(), rows.rng)
@@ -272,29 +272,22 @@ class Aggregates(ReleaseRequest):
         table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands, plan.promised)
         return replace(table, statement={**table.statement, "bounding": bounding})
 
-    def _count(self, rows: Rows) -> tuple[AggregatePlan, Integers | None, KeysPerPerson | None]:
-        """The plan, the people of every key, each in at most L_S keys, where they are needed; and the census."""
+    def _choose_plan(self, rows: Rows) -> tuple[AggregatePlan, KeysPerPerson | None]:
+        """The plan, and the census of all keys, if it is taken."""
         if not self.takes_census:
-            return self.plan(self.max_keys or MAX_SEEN), None, None
-        contributions, order, most = rows.contributions, rows.order("select"), MAX_SEEN + 1
-        taken, rng = self.budget.census(), rows.rng.child(census=ALL_KEYS)
-        if self.max_keys is None:
-            census = taken.release(keys_per_person(contributions, most), rng)
-            return self.plan(census.smallest_bound(MAX_DROPPED), census), None, census
-        bound = self.selection_max_keys or self.max_keys
-        counts, people = count_people_and_keys(contributions, order, max_keys=bound, most=most)
-        census = taken.release(people, rng)
-        return self.plan(self.max_keys, census), counts, census
+            return self.plan(self.max_keys or MAX_SEEN), None
+        people = keys_per_person(rows.contributions, MAX_SEEN + 1)
+        census = self.budget.census().release(people, rows.rng.child(census=ALL_KEYS))
+        return self.plan(self.max_keys or census.smallest_bound(MAX_DROPPED), census), census
 
-    def _select(self, plan: AggregatePlan, counts: Integers | None, rows: Rows) -> tuple[Integers, dict[str, Column]]:
+    def _select(self, plan: AggregatePlan, rows: Rows) -> tuple[Integers, dict[str, Column]]:
         """The codes of S, and the noisy counts that selected them where these are the answer."""
         if not plan.rules:
             return np.arange(rows.contributions.size), {}
         if plan.weighted_rules:
             return select_by_weights(plan.weighted_rules, rows), {}
         [rule] = plan.rules
-        if counts is None:
-            counts = count_people(rows.contributions, rows.order("select"), max_keys=plan.selection_max_keys)
+        counts = count_people(rows.contributions, rows.order("select"), max_keys=plan.selection_max_keys)
         return select_keys(rule, counts, rows.rng.child(purpose="select"), publishes_counts=plan.one_release)
 
     def _bound_again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -46,7 +46,7 @@ class Bounded:
 
     def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Column]:
         """Every statistic of every key, with noise."""
-        return self._noisy(shares, self._fold(*self._sums(shares)), rng)
+        return self._noisy(shares, self._fold(shares, *self._sums(shares)), rng)
 
     def columns_and_people(self, shares: Mapping[Statistic, Share], rng: Rng) -> tuple[dict[str, Column], Integers]:
         """`columns` and `people_by_keys`, by one look at the rows."""
@@ -55,7 +55,7 @@ class Bounded:
         def count(pairs: Pairs, places: Integers) -> list[Any]:
             return [*parts(pairs, places), pairs.people_by_keys(MAX_SEEN + 1)]
 
-        *exact, people = self._fold([*start, np.zeros(MAX_SEEN + 2, np.int64)], count)
+        *exact, people = self._fold(shares, [*start, np.zeros(MAX_SEEN + 2, np.int64)], count)
         return self._noisy(shares, exact, rng), people
 
     def _sums(self, shares: Mapping[Statistic, Share]) -> tuple[list[Any], Callable[[Pairs, Integers], list[Any]]]:
@@ -86,12 +86,14 @@ class Bounded:
             return counts
 
         found = {}
-        for (statistic, finder), counts in zip(finders.items(), self._fold(start, count), strict=True):
+        for (statistic, finder), counts in zip(finders.items(), self._fold(finders, start, count), strict=True):
             found[statistic] = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
         return found
 
-    def _fold(self, start: list[Any], work: Callable[[Pairs, Integers], list[Any]]) -> list[Any]:
-        """What all sets of people add, to `start`."""
+    def _fold(
+        self, statistics: Iterable[Statistic], start: list[Any], work: Callable[[Pairs, Integers], list[Any]]
+    ) -> list[Any]:
+        """What all sets of people add, to `start`, for some statistics."""
         if not start:
             return []
         places = np.full(self.contributions.size, len(self.codes), np.int64)
@@ -102,6 +104,7 @@ class Bounded:
             self.order,
             max_keys=self.max_keys,
             within=self.codes if self.within else None,
+            rows=any(statistic.needs_rows for statistic in statistics),
         )
         for parts in folded:
             start = [total + part for total, part in zip(start, parts, strict=True)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from sqlglot import exp
 
-from sfumato.engines.contributions import CODE_BITS, CodedRows, CodeValues, Contributions
+from sfumato.engines.contributions import CODE_BITS, CodedRows, CodeValues, Contributions, DistinctPairs, PairCodes
 from sfumato.engines.duckdb.codes import (
     CodedColumn,
     Coding,
@@ -23,10 +25,37 @@ from sfumato.engines.duckdb.codes import (
 )
 from sfumato.engines.duckdb.types import INTEGERS
 from sfumato.engines.duckdb.workspace import Workspace
+from sfumato.engines.sorting import fresh, sort_words
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 
+P = TypeVar("P")
 T = TypeVar("T")
+
+MAX_HELD = 2**27
+"""Up to so many distinct pairs are held for the next pass: 8 bytes each."""
+
+MIN_DIVIDED = 2**18
+"""From so many rows on, a set is divided among threads."""
+
+SAMPLED = 2**10
+"""Words that tell where to divide a set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of some rows, those with a word from `low` on and below `high`; or all of them."""
+
+    all_rows: CodedRows
+    low: int = 0
+    high: int | None = None
+
+    def rows(self) -> CodedRows:
+        """Made where it is needed: each thread makes its own."""
+        rows = self.all_rows
+        if self.high is None:
+            return rows
+        return rows.only((rows.words >= np.uint64(self.low)) & (rows.words < np.uint64(self.high)))
 
 
 class DuckDBContributions(Contributions):
@@ -34,8 +63,8 @@ class DuckDBContributions(Contributions):
 
     Without `domain`, codes are those of the keys that occur; with it, those of the keys of this query, which must be
     public. `values` are the numeric columns to read. At most about `max_rows` rows are in memory at a time (25 bytes
-    each; with values 40, and 16 more per column), and the 64 bits behind the codes. A single person's rows are never
-    divided. `progress` gets the share of a pass that is done.
+    each; with values 40, and 16 more per column), the pairs that are held, and the 64 bits behind the codes. A single
+    person's rows are never divided. `progress` gets the share of a pass that is done.
 
     With `owner`, the workspace is closed with it; without, its tables of codes are dropped.
     """
@@ -59,6 +88,7 @@ class DuckDBContributions(Contributions):
         self._workspace, self._max_rows, self._threads, self._progress = workspace, max_rows, threads, progress
         self._query, self._source, self._owner = rows, rows.subquery("source"), owner
         self._coded: list[TableCodes] = []
+        self._held: list[DistinctPairs] = []
         try:
             self._open(unit, tuple(key), tuple(values), domain)
         except BaseException:
@@ -80,6 +110,7 @@ class DuckDBContributions(Contributions):
         self._people = self._code(unit_columns, ranges, most=2 ** (CODE_BITS - self.key_bits), ordered=False)
 
     def close(self) -> None:
+        self._held = []
         while self._coded:
             self._workspace.drop(self._coded.pop().table)
         if self._owner:
@@ -118,18 +149,54 @@ class DuckDBContributions(Contributions):
             progress=self._progress,
         )
 
-    def map_sets(self, work: Callable[[CodedRows], T], *, values: bool = False) -> Iterator[T]:
-        """`work` runs in as many threads as there are, while the next set is being read."""
-        sets = self._number_of_sets()
+    def map_rows(self, work: Callable[[CodedRows], T]) -> Iterator[T]:
+        return self._map(lambda part: work(part.rows()), *self._parts(self._values))
+
+    def map_pairs(self, work: Callable[[DistinctPairs], T]) -> Iterator[T]:
+        if self._held:
+            yield from self._map(work, len(self._held), self._held)
+            return
+
+        def sort_and_work(part: Part) -> tuple[DistinctPairs, T]:
+            rows = part.rows()
+            sort_words(rows.words)
+            pairs = DistinctPairs(rows.words[fresh(rows.words)], rows.codes)
+            pairs.words.flags.writeable = False
+            return pairs, work(pairs)
+
+        held, size = list[DistinctPairs](), 0
+        for pairs, done in self._map(sort_and_work, *self._parts(())):
+            size += len(pairs.words)
+            held = [*held, pairs] if size <= MAX_HELD else []
+            yield done
+        self._held = held
+
+    def _map(self, work: Callable[[P], T], number: int, parts: Iterable[P]) -> Iterator[T]:
+        """`work` on a number of parts, in as many threads as there are, while the next set is being read."""
         with ThreadPoolExecutor(self._threads) as pool:
             running: deque[Future[T]] = deque()
-            for at in range(sets):
-                running.append(pool.submit(work, self._read(at, sets, self._values if values else ())))
-                while len(running) == self._threads or (running and at == sets - 1):
+            for at, part in enumerate(parts, 1):
+                running.append(pool.submit(work, part))
+                while len(running) == self._threads or (running and at == number):
                     done = running.popleft().result()
                     if self._progress is not None:
-                        self._progress((at + 1 - len(running)) / sets)
+                        self._progress((at - len(running)) / number)
                     yield done
+
+    def _parts(self, columns: Sequence[CodedColumn]) -> tuple[int, Iterator[Part]]:
+        """What is read: one set after the other, each divided where there are fewer sets than threads."""
+        sets = self._number_of_sets()
+        many = -(-self._threads // sets) if sets and self._rows >= MIN_DIVIDED else 1
+        read = (self._read(at, sets, columns) for at in range(sets))
+        return sets * many, (part for rows in read for part in self._divide(rows, many))
+
+    def _divide(self, rows: CodedRows, many: int) -> Iterator[Part]:
+        """So many parts of about the same size, by the codes of people."""
+        some = np.sort(rows.words[:: len(rows.words) // SAMPLED + 1])
+        if many == 1 or not len(some):
+            return iter([Part(rows)] * many)
+        first = [int(some[len(some) * part // many]) >> self.key_bits << self.key_bits for part in range(1, many)]
+        return (Part(rows, low, high) for low, high in pairwise([0, *first, 1 << CODE_BITS]))
 
     def _number_of_sets(self) -> int:
         if not self._keys.size or not self._people.size:
@@ -152,7 +219,8 @@ class DuckDBContributions(Contributions):
             query = query.where(member)
         found = self._workspace.arrays(query)
         by_name = {column.name: found[f"value{place}"] for place, column in enumerate(columns)}
-        return CodedRows(found["word"].view(np.uint64), by_name, self._people.part(at, sets))
+        codes = PairCodes(self.key_bits, self._people.part(at, sets), self.key_values)
+        return CodedRows(found["word"].view(np.uint64), codes, by_name)
 
     def _ranges(self, columns: Sequence[CodedColumn]) -> tuple[int, dict[str, tuple[int, int] | None]]:
         """The number of rows, and the smallest and the largest value of integer columns."""

@@ -1,6 +1,6 @@
 """Bound what one person adds: at most L keys each, chosen by a keyed order, then count or collect what is kept.
 
-The rows come as words of codes, by disjoint sets of people (`sfumato.engines.contributions`), and each set is sorted.
+The rows come as words of codes, by disjoint sets of people (`sfumato.engines.contributions`).
 
 Guarantee: for every secret and label, person p keeps exactly min(L, n) of p's n keys, and which ones is a function of
 the secret, the label, p's value and the values of p's own keys. So one more person (or one less) does not change what
@@ -29,15 +29,8 @@ other people. The mix is a fixed one (secret odd multipliers, the finalizer of M
 one; among n keys ties shift a key's chance by a factor of at most about 1 + n / 2^ORDER_BITS.
 """
 
-from sfumato.release.bounding.counting import (
-    MAX_KEYS,
-    count_people,
-    count_people_and_keys,
-    fold_pairs,
-    keys_per_person,
-    sum_weights,
-)
-from sfumato.release.bounding.order import ORDER_BITS, KeyOrder, kept_pairs
+from sfumato.release.bounding.counting import MAX_KEYS, count_people, fold_pairs, keys_per_person, sum_weights
+from sfumato.release.bounding.order import ORDER_BITS, KeyOrder, first_keys
 from sfumato.release.bounding.pairs import Pairs
 
 __all__ = [
@@ -46,9 +39,8 @@ __all__ = [
     "KeyOrder",
     "Pairs",
     "count_people",
-    "count_people_and_keys",
+    "first_keys",
     "fold_pairs",
-    "kept_pairs",
     "keys_per_person",
     "sum_weights",
 ]

@@ -7,22 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from sfumato.engines.contributions import CodedRows, Contributions
+from sfumato.engines.contributions import CodedRows, Contributions, DistinctPairs, Mask
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.stream import Words
-from sfumato.release.bounding.order import (
-    ORDER_BITS,
-    KeyOrder,
-    Mask,
-    among_first,
-    fresh,
-    kept_pairs,
-    lengths,
-    ordered_pairs,
-    people_by_keys,
-)
-from sfumato.release.bounding.pairs import PairCodes, Pairs
+from sfumato.release.bounding.order import KeyOrder, first_keys
+from sfumato.release.bounding.pairs import Pairs
 
 T = TypeVar("T")
 
@@ -38,48 +27,22 @@ def count_people(
     `within` restricts the rows to the keys of these codes first: people spend no place on other keys.
     """
     _check_max_keys(max_keys)
-    size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
-    chosen = None if within is None else _mask(within, size)
+    size = contributions.size
 
-    def count(part: CodedRows) -> Integers:
-        words = _restricted(part.words, chosen, key_bits)
-        return _by_key(kept_pairs(words, key_bits, part.people, keys, order=order, max_keys=max_keys), key_bits, size)
+    def count(pairs: DistinctPairs) -> Integers:
+        return np.bincount(first_keys(pairs, max_keys, order).keys, minlength=size)
 
-    return _total(contributions.map_sets(count), size)
+    return _total(contributions, count, size, None if within is None else _mask(within, size))
 
 
 def keys_per_person(
     contributions: Contributions, most: int, *, within: Sequence[int] | Integers | None = None
 ) -> Integers:
     """How many people have n distinct keys, by n; those with more than `most` are counted at `most`."""
-    _check_most(most)
-    key_bits = contributions.key_bits
+    if not 1 <= most <= MAX_CENSUS:
+        raise InvalidArgument("most", f"must be from 1 to {MAX_CENSUS}")
     chosen = None if within is None else _mask(within, contributions.size)
-
-    def count(part: CodedRows) -> Integers:
-        words = _restricted(part.words, chosen, key_bits)
-        words.sort()
-        return people_by_keys(words[fresh(words)], most, key_bits)
-
-    return _total(contributions.map_sets(count), most + 1)
-
-
-def count_people_and_keys(
-    contributions: Contributions, order: KeyOrder, *, max_keys: int, most: int
-) -> tuple[Integers, Integers]:
-    """`count_people` and `keys_per_person` of the same rows, by one sort."""
-    _check_max_keys(max_keys)
-    _check_most(most)
-    size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
-    person_shift = key_bits + ORDER_BITS
-
-    def count(part: CodedRows) -> Integers:
-        pairs = ordered_pairs(part.words, key_bits, part.people, keys, order)
-        people = people_by_keys(pairs, most, person_shift)
-        return np.concatenate([_by_key(pairs[among_first(pairs, max_keys, person_shift)], key_bits, size), people])
-
-    both = _total(contributions.map_sets(count), size + most + 1)
-    return both[:size], both[size:]
+    return _total(contributions, lambda pairs: pairs.people_by_keys(most), most + 1, chosen)
 
 
 def sum_weights(
@@ -90,21 +53,15 @@ def sum_weights(
     A person counts for as many keys as there are weights. `without` removes the keys of these codes first: people have
     fewer keys then.
     """
-    size, key_bits, keys = contributions.size, contributions.key_bits, contributions.key_values
-    most, person_shift = len(weights) - 1, key_bits + ORDER_BITS
-    chosen = None if len(without) == 0 else ~_mask(without, size)
+    size, most = contributions.size, len(weights) - 1
 
-    def add_up(part: CodedRows) -> Integers:
-        words = _restricted(part.words, chosen, key_bits)
-        pairs = kept_pairs(words, key_bits, part.people, keys, order=order, max_keys=most)
-        starts = np.flatnonzero(among_first(pairs, 1, person_shift))
-        degrees = lengths(starts, len(pairs))
-        pairs &= np.uint64((1 << key_bits) - 1)
+    def add_up(pairs: DistinctPairs) -> Integers:
+        degrees = np.minimum(pairs.degrees, most)
         # In floats, which are exact here: weights are at most 2^20 and people fewer than 2^33.
         each = np.repeat(weights[degrees].astype(np.float64), degrees)
-        return np.bincount(pairs.view(np.int64), weights=each, minlength=size).astype(np.int64)
+        return np.bincount(first_keys(pairs, most, order).keys, weights=each, minlength=size).astype(np.int64)
 
-    return _total(contributions.map_sets(add_up), size)
+    return _total(contributions, add_up, size, None if len(without) == 0 else ~_mask(without, size))
 
 
 def fold_pairs(
@@ -114,30 +71,30 @@ def fold_pairs(
     *,
     max_keys: int,
     within: Sequence[int] | Integers | None = None,
+    rows: bool = True,
 ) -> Iterator[T]:
     """`work` on the kept pairs of each of some disjoint sets of people; its results, one by one.
 
     The pairs are those that `count_people` counts for the same arguments. How many sets there are, and who is in which,
-    depends on all rows: add the results up exactly. `work` may run elsewhere, for several sets at once.
+    depends on all rows: add the results up exactly. `work` may run elsewhere, for several sets at once. Without `rows`,
+    what is in the rows of a pair is not known.
     """
     _check_max_keys(max_keys)
-    key_bits, keys = contributions.key_bits, contributions.key_values
     chosen = None if within is None else _mask(within, contributions.size)
 
-    def fold(part: CodedRows) -> T:
-        words, columns = part.words, part.columns
-        if chosen is not None:
-            here = _among(chosen, words, key_bits)
-            words, columns = words[here], {name: values[here] for name, values in columns.items()}
-        return work(Pairs(words, columns, PairCodes(key_bits, part.people, keys), order=order, max_keys=max_keys))
+    def fold(part: CodedRows | DistinctPairs) -> T:
+        return work(Pairs(part.of_keys(chosen), order=order, max_keys=max_keys))
 
-    return contributions.map_sets(fold, values=True)
+    return contributions.map_rows(fold) if rows else contributions.map_pairs(fold)
 
 
-def _total(parts: Iterator[Integers], size: int) -> Integers:
+def _total(
+    contributions: Contributions, work: Callable[[DistinctPairs], Integers], size: int, chosen: Mask | None
+) -> Integers:
+    """The sum of `size` numbers over all sets of people, of the pairs of chosen keys."""
     total = np.zeros(size, np.int64)
-    for part in parts:
-        total += part
+    for added in contributions.map_pairs(lambda pairs: work(pairs.of_keys(chosen))):
+        total += added
     return total
 
 
@@ -146,26 +103,7 @@ def _check_max_keys(max_keys: int) -> None:
         raise InvalidArgument("max_keys", f"must be from 1 to {MAX_KEYS}")
 
 
-def _check_most(most: int) -> None:
-    if not 1 <= most <= MAX_CENSUS:
-        raise InvalidArgument("most", f"must be from 1 to {MAX_CENSUS}")
-
-
 def _mask(codes: Sequence[int] | Integers, size: int) -> Mask:
     chosen = np.zeros(size, np.bool_)
     chosen[np.asarray(codes, np.int64)] = True
     return chosen
-
-
-def _restricted(words: Words, chosen: Mask | None, key_bits: int) -> Words:
-    return words if chosen is None else words[_among(chosen, words, key_bits)]
-
-
-def _by_key(pairs: Words, key_bits: int, size: int) -> Integers:
-    """How many pairs each key has. The words are used up."""
-    pairs &= np.uint64((1 << key_bits) - 1)
-    return np.bincount(pairs.view(np.int64), minlength=size)
-
-
-def _among(chosen: Mask, words: Words, key_bits: int) -> Mask:
-    return chosen.take((words & np.uint64((1 << key_bits) - 1)).view(np.int64))

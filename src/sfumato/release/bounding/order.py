@@ -1,28 +1,25 @@
-"""Which keys a person keeps: one sort of 64-bit words.
+"""Which keys a person keeps: by sorted words of 64 bits.
 
-One word per row, from the top: the person's code, ORDER_BITS of the keyed order, the key's code. After one sort,
-duplicates are neighbours, each person's keys stand in that person's own order, and a key is among the first L if the
-word L places before it belongs to another person.
+Words person * 2^key_bits + key, ascending: duplicates are neighbours, and so are a person's keys. People with at most L
+keys keep all of them. Only the keys of the others are put in order: words with, from the top, the person's code,
+ORDER_BITS of the keyed order and the key's code are sorted, and a key is kept if its word is at most the L-th of its
+person.
 """
 
 from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.engines.contributions import CODE_BITS, CodeValues, Floats
+from sfumato.engines.contributions import BLOCK, CODE_BITS, CodeValues, DistinctPairs, Floats, Mask
+from sfumato.engines.sorting import sort_words
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.stream import Words, context
 
-Mask: TypeAlias = NDArray[np.bool_]
-
 ORDER_BITS = 64 - CODE_BITS
-BLOCK = 2**15
 
 _MURMUR = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 _HALF = np.uint64(32)
@@ -105,46 +102,20 @@ def insert_order(words: Words, key_bits: int, people: CodeValues, keys: CodeValu
         np.bitwise_or(persons, codes, out=block)
 
 
-def kept_pairs(
-    words: Words, key_bits: int, people: CodeValues, keys: CodeValues, *, order: KeyOrder, max_keys: int
-) -> Words:
-    """The pairs that are kept, each once, as words (person, h, key), of words person * 2^key_bits + key.
-
-    Sorts in place: `words` is used up. Persons have CODE_BITS - key_bits bits.
-    """
-    pairs = ordered_pairs(words, key_bits, people, keys, order)
-    return pairs if len(pairs) <= max_keys else pairs[among_first(pairs, max_keys, key_bits + ORDER_BITS)]
+def first_keys(pairs: DistinctPairs, max_keys: int, order: KeyOrder) -> DistinctPairs:
+    """The first `max_keys` pairs of each person, in that person's order."""
+    return pairs if pairs.degrees.max(initial=0) <= max_keys else pairs.only(are_first(pairs, max_keys, order))
 
 
-def ordered_pairs(words: Words, key_bits: int, people: CodeValues, keys: CodeValues, order: KeyOrder) -> Words:
-    """All pairs, kept or not, likewise."""
-    insert_order(words, key_bits, people, keys, order)
-    words.sort()
-    return words[fresh(words)]
-
-
-def fresh(words: Words | Integers | Floats) -> Mask:
-    """Where a sorted array differs from the place before."""
-    found = np.ones(len(words), np.bool_)
-    np.not_equal(words[1:], words[:-1], out=found[1:])
+def are_first(pairs: DistinctPairs, max_keys: int, order: KeyOrder) -> Mask:
+    """Which pairs these are."""
+    found, over, codes = np.ones(len(pairs.words), np.bool_), pairs.degrees > max_keys, pairs.codes
+    if over.any():
+        theirs, sizes = np.repeat(over, pairs.degrees), pairs.degrees[over]
+        words = pairs.words[theirs]
+        insert_order(words, codes.key_bits, codes.people, codes.keys, order)
+        ordered = words.copy()
+        sort_words(ordered)
+        last = ordered[np.cumsum(sizes) - sizes + max_keys - 1]
+        found[theirs] = words <= np.repeat(last, sizes)
     return found
-
-
-def among_first(pairs: Words, max_keys: int, person_shift: int) -> Mask:
-    """Which are among the first `max_keys` of their person, of sorted distinct words."""
-    within = np.ones(len(pairs), np.bool_)
-    if len(pairs) > max_keys:
-        # Two words are one person's if they differ in the lower bits only.
-        np.greater_equal(pairs[max_keys:] ^ pairs[:-max_keys], np.uint64(1 << person_shift), out=within[max_keys:])
-    return within
-
-
-def people_by_keys(pairs: Words, most: int, person_shift: int) -> Integers:
-    """How many people have n keys, by n, of sorted distinct words; more than `most` count as `most`."""
-    starts = np.flatnonzero(among_first(pairs, 1, person_shift))
-    return np.bincount(np.minimum(lengths(starts, len(pairs)), most), minlength=most + 1)
-
-
-def lengths(starts: Integers, end: int) -> Integers:
-    """How long each run is that begins at a start."""
-    return np.diff(starts, append=end)

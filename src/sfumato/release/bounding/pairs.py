@@ -1,6 +1,6 @@
 """What is in the kept (person, key) pairs of one set of people.
 
-After the sort (`order`), the rows of a pair are neighbours: sums over them are sums of slices, exact in integers.
+After the sort, the rows of a pair are neighbours: sums over them are sums of slices, exact in integers.
 
 Guarantee: `totals` and `rows` of a kept pair are functions of that pair's own rows, and so is the set of at most
 `most` values that `values` chooses of it, given the secret and the label. So one more person (or one less) does not
@@ -20,25 +20,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from sfumato.engines.contributions import CodeValues, Floats
+from sfumato.engines.contributions import CodedRows, DistinctPairs, Floats, Mask
+from sfumato.engines.sorting import fresh, sort_with_places, sort_words
 from sfumato.errors import InvalidArgument, nearest
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.stream import Words
-from sfumato.release.bounding.order import (
-    ORDER_BITS,
-    KeyOrder,
-    Mask,
-    among_first,
-    fresh,
-    insert_order,
-    lengths,
-    people_by_keys,
-)
+from sfumato.release.bounding.order import KeyOrder, are_first
 
 MAX_VALUE_STEPS = 2**36
 """A value's largest distance from zero in steps: 2^26 rows of a pair cannot overflow a total of 64 bits."""
@@ -46,49 +37,40 @@ MAX_VALUE_STEPS = 2**36
 _HALF = np.uint64(32)
 
 
-@dataclass(frozen=True, slots=True)
-class PairCodes:
-    """How words are to be read: key_bits for the key, and the 64 bits behind the codes."""
-
-    key_bits: int
-    people: CodeValues
-    keys: CodeValues
-
-
 class Pairs:
     """The kept (person, key) pairs of one set of people, each once; every array of pairs is in the same order."""
 
-    def __init__(
-        self, words: Words, columns: Mapping[str, Floats], codes: PairCodes, *, order: KeyOrder, max_keys: int
-    ) -> None:
-        """Of words person * 2^key_bits + key, which are used up, and of values by row, NaN where there is none."""
-        insert_order(words, codes.key_bits, codes.people, codes.keys, order)
-        # Where each row went is needed for its values only, and costs more than the sort.
-        self._moved: Integers | None = words.argsort() if columns else None
-        if self._moved is None:
-            words.sort()
+    def __init__(self, source: CodedRows | DistinctPairs, *, order: KeyOrder, max_keys: int) -> None:
+        """Of rows, which are used up; or of pairs alone, whose rows are not known then."""
+        self._order, self._codes = order, source.codes
+        self._columns: Mapping[str, Floats] = {}
+        self._starts: Integers | None = None
+        self._every = self._sort(source) if isinstance(source, CodedRows) else source
+        self._kept = are_first(self._every, max_keys, order)
+        self._pairs = self._every.words[self._kept]
+
+    def _sort(self, rows: CodedRows) -> DistinctPairs:
+        self._columns, self._end, words = rows.columns, len(rows.words), rows.words
+        if rows.columns:
+            words, self._moved = sort_with_places(words)
         else:
-            words = words.take(self._moved)
-        self._columns, self._codes, self._order = columns, codes, order
+            sort_words(words)
         self._starts = np.flatnonzero(fresh(words))
-        self._end = len(words)
-        self._every = words[self._starts]
-        self._kept = among_first(self._every, max_keys, codes.key_bits + ORDER_BITS)
-        self._pairs = self._every[self._kept]
+        return DistinctPairs(words[self._starts], rows.codes)
 
     def people_by_keys(self, most: int) -> Integers:
         """How many people have n keys, kept or not, by n; more than `most` count as `most`."""
-        return people_by_keys(self._every, most, self._codes.key_bits + ORDER_BITS)
+        return self._every.people_by_keys(most)
 
     @cached_property
     def keys(self) -> Integers:
         """The code of each pair's key."""
-        return (self._pairs & np.uint64((1 << self._codes.key_bits) - 1)).view(np.int64)
+        return self._codes.keys_of(self._pairs)
 
     @cached_property
     def rows(self) -> Integers:
         """How many rows each pair has, with or without values."""
-        return lengths(self._starts, self._end)[self._kept]
+        return self._every_rows[self._kept]
 
     def totals(self, column: str, step: float) -> Integers:
         """The sum of each pair's values in steps, each rounded half to even and clipped to MAX_VALUE_STEPS before."""
@@ -101,7 +83,7 @@ class Pairs:
         steps[np.isnan(steps)] = 0
         if not len(steps):
             return np.zeros(0, np.int64)
-        return np.add.reduceat(steps.astype(np.int64), self._starts)[self._kept]
+        return np.add.reduceat(steps.astype(np.int64), self._row_starts)[self._kept]
 
     def values(self, column: str, most: int) -> tuple[Integers, Floats]:
         """At most `most` values of each pair, chosen by the keyed order: the places of their pairs, and the values."""
@@ -115,7 +97,7 @@ class Pairs:
 
     def _by_pair(self, column: str) -> Floats:
         """The column's values, pair by pair."""
-        if column not in self._columns or self._moved is None:
+        if column not in self._columns:
             raise InvalidArgument("column", f"{column!r} was not asked for{nearest(column, self._columns)}")
         return self._columns[column].take(self._moved)
 
@@ -124,7 +106,7 @@ class Pairs:
         values = self._by_pair(column)
         values += 0.0  # no negative zero
         places = np.where(self._kept, np.cumsum(self._kept) - 1, -1)
-        pairs = np.repeat(places, lengths(self._starts, self._end))
+        pairs = np.repeat(places, self._every_rows)
         there = (pairs >= 0) & ~np.isnan(values)
         return pairs[there], values[there]
 
@@ -140,10 +122,22 @@ class Pairs:
         first = _numbers(fresh(pairs)) < most
         return pairs[first], values[first]
 
+    @property
+    def _every_rows(self) -> Integers:
+        """How many rows each pair has, kept or not."""
+        return np.diff(self._row_starts, append=self._end)
+
+    @property
+    def _row_starts(self) -> Integers:
+        """Where the rows of each pair start."""
+        if self._starts is None:
+            raise InvalidArgument("rows", "were not asked for")
+        return self._starts
+
     @cached_property
     def _places(self) -> Words:
         """What the order of values knows of each pair's person and key."""
-        persons = self._pairs >> np.uint64(self._codes.key_bits + ORDER_BITS)
+        persons = self._pairs >> np.uint64(self._codes.key_bits)
         return self._order.places(self._codes.people, persons, self._codes.keys, self.keys.view(np.uint64))
 
 

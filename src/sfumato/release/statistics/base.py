@@ -77,7 +77,9 @@ class Sums:
 
 
 def sum_by_place(places: Integers, amounts: Integers | int, size: int) -> Integers:
-    """Exact sums by place: `bincount` would add in floating point."""
+    """Exact sums by place: `bincount` would add amounts in floating point. It counts exactly."""
+    if isinstance(amounts, int):
+        return amounts * np.bincount(places, minlength=size)
     totals = np.zeros(size, np.int64)
     np.add.at(totals, places, amounts)
     return totals
@@ -131,6 +133,11 @@ class Statistic(ABC):
     def columns(self) -> tuple[str, ...]:
         """The columns of the source that hold its values."""
         return ()
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it depends on the rows of a pair, and not only on who has which key."""
+        return True
 
     @abstractmethod
     def parts(self, pairs: Pairs, places: Integers, size: int) -> Exact:

@@ -30,6 +30,10 @@ class Units(CountStatistic):
         return False
 
     @property
+    def needs_rows(self) -> bool:
+        return False
+
+    @property
     def most(self) -> Mapping[str, int]:
         return {"people": 1}
 
