@@ -205,7 +205,7 @@ class TestCounts:
         page = run_page(*counts("--method", method, "--out", "t.csv", budget="--rho 5 --delta 1e-6"))
         assert f"95 % for {number}" in words(page)
         statement = json.loads(Path("t.csv.statement.json").read_text())
-        assert (statement["method"], statement["parameters"]["algorithm"]) == (method, "sfumato-counts/2")
+        assert (statement["method"], statement["parameters"]["algorithm"]) == (method, "sfumato-counts/3")
         meanings = {column["name"]: column["meaning"] for column in statement["columns"]}
         assert meanings["units_low"] == f"lower end of a 95 % interval for {number}"
         assert run_json("release", "verify", "t.csv")["problems"] == []

@@ -60,7 +60,7 @@ def test_releases_have_the_same_digests_statements_and_numbers(name: str, rows: 
 
 @pytest.mark.parametrize("name", EARLIER)
 def test_releases_are_known_by_their_digests_under_earlier_algorithms(name: str, rows: Path):
-    assert EARLIER[name] in subjects.earlier_digests(name)
+    assert set(EARLIER[name]) <= set(subjects.earlier_digests(name))
 
 
 @pytest.mark.parametrize("name", recorded("releases_before"))
@@ -82,8 +82,7 @@ def test_a_table_is_written_as_it_was(rows: Path):
     subjects.write_table(rows / "table.csv")
     assert (rows / "table.csv").read_bytes() == (DATA / "table.csv").read_bytes()
     ours, before = (json.loads((place / "table.csv.statement.json").read_text()) for place in (rows, DATA))
-    known = {name: part for name, part in ours.items() if name not in subjects.ADDED}
-    assert not differences({**known, "code": ""}, {**before, "code": ""})
+    assert not differences({**ours, "code": ""}, {**before, "code": ""})
 
 
 @pytest.mark.parametrize("name", recorded("table"))

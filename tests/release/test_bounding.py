@@ -23,7 +23,8 @@ from sfumato.engines.duckdb.contributions import DuckDBContributions
 from sfumato.errors import InvalidArgument
 from sfumato.release import Count, Mean, Sum, Units
 from sfumato.release.bounding import KeyOrder, count_people, first_keys, fold_pairs, keys_per_person, sum_weights
-from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits
+from sfumato.release.bounding import xxhash as hashes
+from tests.contracts.contributions import SECRET, SELECT, Row, bits, counted, reference, text_bits, xxhash64
 from tests.helpers.aggregating import request_of, run, source_of
 from tests.helpers.false_alarms import unlikely
 from tests.helpers.repeats import repeats
@@ -304,6 +305,20 @@ def test_within_restricts_before_it_bounds(rows: list[Row], max_keys: int, chose
     order = KeyOrder.of(SECRET, "aggregate")
     kept = reference([row for row in rows if row[1] in chosen], max_keys, "aggregate")
     assert bounded(rows, ("INTEGER", "INTEGER"), max_keys, order, within=chosen) == counted(kept)
+
+
+def test_the_hash_is_that_of_spark() -> None:
+    """Recorded from PySpark 4.3, whose `xxhash64` over BIGINTs another engine orders keys by."""
+    recorded = {
+        (1,): -7001672635703045582,
+        (1, 0): -2220782197575308967,
+        (1, 0x3FF8000000000000): 5705534175103899719,  # 1.5 as a DOUBLE
+        (-(2**63), 0, -1): -2090453724350303501,
+    }
+    for columns, expected in recorded.items():
+        words = (np.array([column % 2**64] * 3, np.uint64) for column in columns)
+        assert hashes.xxhash64(*words).view(np.int64).tolist() == [expected] * 3
+        assert xxhash64(*columns) == expected % 2**64
 
 
 def test_labels_and_secrets_choose_differently() -> None:

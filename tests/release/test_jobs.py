@@ -520,8 +520,9 @@ class TestFinished:
         with pytest.raises(Conflict):
             world.counts(rho=2).plan()
 
-    def test_under_an_earlier_algorithm_is_the_table_that_was_stored(self, world: World) -> None:
-        with under_the_earlier_algorithm():
+    @pytest.mark.parametrize("number", [1, 2, 3])
+    def test_under_an_earlier_algorithm_is_the_table_that_was_stored(self, world: World, number: int) -> None:
+        with under_an_earlier_algorithm(number):
             first = world.aggregates(out=world.out()).run()
         world.lose()
         assert values(world.aggregates(out=world.out()).run()) == values(first)
@@ -544,8 +545,9 @@ class TestFinished:
             world.counts(aggregates=[Quantile("amount", 0, 30, intervals=True)]).run()
         assert world.spent() == (PRICE, NOTHING)
 
-    def test_counts_of_an_earlier_algorithm_are_the_table_that_was_stored(self, world: World) -> None:
-        with under_the_earlier_algorithm():
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_counts_of_an_earlier_algorithm_are_the_table_that_was_stored(self, world: World, number: int) -> None:
+        with under_an_earlier_algorithm(number):
             first = world.counts(out=world.out()).run()
         world.lose()
         assert values(world.counts(out=world.out()).run()) == values(first)
@@ -575,11 +577,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @contextmanager
-def under_the_earlier_algorithm() -> Iterator[None]:
-    """Requests have the names that they had before there was a census, and before counts were pooled."""
+def under_an_earlier_algorithm(number: int) -> Iterator[None]:
+    """Requests have the names that they had under the first, the second or the third algorithm."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in (Aggregates, Counts):
-            patch.setattr(kind, "parameters", property(lambda request: request._asked))
+            patch.setattr(kind, "parameters", property(lambda request: request.earlier_parameters[-number]))
         yield
 
 
@@ -705,9 +707,10 @@ def begin(world: World, make: Callable[..., Job] | None = None, **changed: Any) 
 class TestFailure:
     """What was reserved stays reserved: a failure may depend on the data."""
 
-    def test_under_an_earlier_algorithm_is_spent_without_a_table(self, world: World) -> None:
+    @pytest.mark.parametrize("number", [1, 2, 3])
+    def test_under_an_earlier_algorithm_is_spent_without_a_table(self, world: World, number: int) -> None:
         """This version draws other noise, for which another amount would have been reserved."""
-        with under_the_earlier_algorithm():
+        with under_an_earlier_algorithm(number):
             begin(world, World.aggregates)
         assert world.spent() == (NOTHING, PRICE)
         with pytest.raises(Conflict, match="begun by an earlier version"):

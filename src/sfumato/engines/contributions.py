@@ -4,10 +4,11 @@ A side of this port delivers coded rows, in disjoint sets of people. What is kep
 decided in `sfumato.release.bounding`, which is the same for every engine. The argument there relies on this:
 
 - Behind every value stand 64 bits, a fixed function of the value. An integer of up to 64 bits is its own bits. All else
-  is the lower half of the MD5 of its text; several columns together are one text, each with its length before it.
-- Codes of keys ascend by (bits, value), where the bits of an integer compare as the integer does. The code of an
-  integer may also be its distance from the smallest one: the order is the same. Codes of public keys do not depend on
-  any row.
+  is the first half of the MD5 of a text: the length of the value in characters, a colon, and the value as SQL writes
+  it. Several columns are one text, each with its length before it.
+- Codes of keys ascend by (bits, value), where bits compare as integers with a sign, text by code point, and FALSE comes
+  before TRUE. The code of an integer may also be its distance from the smallest one: the order is the same. Codes of
+  public keys do not depend on any row.
 - A person's code only tells people apart. Codes are exact, never hashes: two people are never merged.
 - All rows of a person are in one set. Which set that is, is never seen.
 
@@ -44,8 +45,6 @@ CODE_BITS = 44
 BLOCK = 2**15
 """Words that are computed with together: so many that they stay in the cache."""
 
-_WORD = 2**64
-
 
 @dataclass(frozen=True, slots=True)
 class ContributionQuery:
@@ -71,10 +70,9 @@ class Affine:
 
     first: int
 
-    def times(self, factor: int, codes: Words) -> Words:
-        scaled: Words = codes * np.uint64(factor)
-        scaled += np.uint64(self.first * factor % _WORD)
-        return scaled
+    def bits(self, codes: Words) -> Words:
+        """Those of some codes, in a new array."""
+        return codes + np.uint64(self.first % 2**64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +81,9 @@ class Listed:
 
     values: Words
 
-    def times(self, factor: int, codes: Words) -> Words:
-        scaled: Words = self.values.take(codes.view(np.int64))
-        scaled *= np.uint64(factor)
-        return scaled
+    def bits(self, codes: Words) -> Words:
+        """Those of some codes, in a new array."""
+        return self.values.take(codes.view(np.int64))
 
 
 CodeValues: TypeAlias = Affine | Listed

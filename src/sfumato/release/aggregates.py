@@ -51,9 +51,9 @@ Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
 
 Noise: TypeAlias = Literal["gaussian", "laplace", "either"]
 
-ALGORITHM, EARLIER = "sfumato-aggregates/3", "sfumato-aggregates/2"
-"""In digests and statements. 2 had no weights, no exact accounting and no Laplace noise; 1 had no census, and is not
-named there."""
+ALGORITHM = "sfumato-aggregates/4"
+"""In digests and statements. 3 had another order of keys; 2 had no weights, no exact accounting and no Laplace noise; 1
+had no census, and is not named there."""
 
 MAX_DROPPED = Fraction(1, 20)
 """With `max_keys="auto"`, about so many (person, key) pairs are dropped at most."""
@@ -88,7 +88,11 @@ class Aggregates(ReleaseRequest):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {"algorithm": ALGORITHM, **self._asked, "within_max_keys": self.within_max_keys, "noise": self.noise}
+        return {"algorithm": ALGORITHM, **self._since_census, "noise": self.noise}
+
+    @property
+    def _since_census(self) -> dict[str, Any]:
+        return {**self._asked, "within_max_keys": self.within_max_keys}
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -108,8 +112,9 @@ class Aggregates(ReleaseRequest):
 
     @property
     def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
-        second = {"algorithm": EARLIER, **self._asked, "within_max_keys": self.within_max_keys}
-        return (second,) if self.within_max_keys else (second, self._asked)
+        second = {"algorithm": "sfumato-aggregates/2", **self._since_census}
+        third = {**second, "algorithm": "sfumato-aggregates/3", "noise": self.noise}
+        return (third, second) if self.within_max_keys else (third, second, self._asked)
 
     @property
     def bounds_again(self) -> bool:

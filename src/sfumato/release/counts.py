@@ -55,8 +55,9 @@ from sfumato.release.table import Released
 
 Method: TypeAlias = Literal["auto", "pcr", "gaussian"]
 
-ALGORITHM = "sfumato-counts/2"
-"""In digests and statements. 1 had coarser passes and counts that were not pooled, and is not named there."""
+ALGORITHM = "sfumato-counts/3"
+"""In digests and statements. 2 had another order of keys; 1 had coarser passes and counts that were not pooled, and is
+not named there."""
 
 TRYING = Fraction(1, 20)
 """With "auto", what pcr takes of its budget before it is decided."""
@@ -112,7 +113,8 @@ class Counts(ReleaseRequest):
 
     @property
     def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
-        return (self._asked,) if self.method == "pcr" else ()
+        second = {"algorithm": "sfumato-counts/2", **self._asked}
+        return (second, self._asked) if self.method == "pcr" else (second,)
 
     @property
     def refining(self) -> Fraction:

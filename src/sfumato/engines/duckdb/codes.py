@@ -192,12 +192,17 @@ def _distinct(source: exp.Subquery, columns: tuple[CodedColumn, ...], *, ordered
 
 
 def _bits_of(columns: Sequence[CodedColumn], names: Sequence[str]) -> exp.Expr:
-    """64 bits of a value, for ever: an integer of up to 64 bits as it is, else from the MD5 of texts with lengths."""
+    """64 bits of a value, for ever: an integer of up to 64 bits as it is, else from the MD5 of texts with lengths.
+
+    By hexadecimal digits: `md5_number_lower` takes more than twice the time.
+    """
     if len(columns) == 1 and columns[0].kind in INTEGERS:
         return exp.cast(exp.column(names[0]), "UBIGINT" if columns[0].kind == "UBIGINT" else "BIGINT", dialect="duckdb")
     texts = [exp.cast(exp.column(name), "VARCHAR") for name in names]
     pieces = [piece for text in texts for piece in (exp.func("length", text.copy()), exp.Literal.string(":"), text)]
-    return exp.func("md5_number_lower", exp.func("concat", *pieces))
+    digits = exp.func("left", exp.MD5(this=exp.func("concat", *pieces)), number(16))
+    bits = exp.cast(exp.func("concat", exp.Literal.string("0x"), digits), "UBIGINT", dialect="duckdb")
+    return exp.cast(exp.cast(bits, "BIT", dialect="duckdb"), "BIGINT")  # the same bits, with a sign
 
 
 def all_different(hashes: np.ndarray[Any, Any]) -> bool:

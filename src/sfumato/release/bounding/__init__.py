@@ -10,8 +10,9 @@ pair's own rows. `keys_per_person` counts a person at one place, by that person'
 for a person follows from that person's own keys too.
 
 Argument. Behind every value stand 64 bits, a fixed function of the value. p's keys are ordered by (h, bits, value),
-where h is ORDER_BITS of a mix of the secret, the label, the bits of p and those of the key: a total order on p's keys,
-which other people's rows do not enter. Codes do depend on the whole table, and are used where that cannot be seen:
+where h is ORDER_BITS of a hash of two numbers that follow from the secret and the label, of the bits of p and of those
+of the key: a total order on p's keys, which other people's rows do not enter. Codes do depend on the whole table, and
+are used where that cannot be seen:
 
 - A key's code breaks ties in h, and codes ascend by (bits, value). Another person's keys shift the codes of p's keys,
   and leave their order. Where the keys are public, codes do not depend on any row.
@@ -25,8 +26,12 @@ Two values with the same bits share their h, and remain two people, or two keys:
 independence.
 
 Utility, not privacy, wants the order to look random: every key of p is kept with probability L/n, independently of
-other people. The mix is a fixed one (secret odd multipliers, the finalizer of MurmurHash3), not a cryptographic
-one; among n keys ties shift a key's chance by a factor of at most about 1 + n / 2^ORDER_BITS.
+other people. The hash is xxHash64, which is not cryptographic; among n keys ties shift a key's chance by a factor of at
+most about 1 + n / 2^ORDER_BITS. The two numbers may be seen, in the query plans of an engine that computes the order
+itself: they are 128 bits of an HMAC, from which the secret cannot be computed.
+
+The order is part of the name of a release (its `algorithm`): never change it. Every part of it can be computed in SQL,
+so that another engine keeps the same pairs: h by the function `xxhash64` of Spark.
 """
 
 from sfumato.release.bounding.counting import MAX_KEYS, count_people, fold_pairs, keys_per_person, sum_weights

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,27 +19,23 @@ from sfumato.engines.sorting import sort_words
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.stream import Words, context
+from sfumato.release.bounding.xxhash import xxhash64
 
 ORDER_BITS = 64 - CODE_BITS
 
-_MURMUR = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 _HALF = np.uint64(32)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeyOrder:
-    """Every person's order of keys, and every pair's order of values, modulo 2^64.
+    """Every person's order of keys, and every pair's order of values, by the 64 bits behind each.
 
-    h = the upper ORDER_BITS of mix(a * person + b * key + c)
-    g = the upper 32 bits of mix(a * person + b * key + d * value + e * number + f)
+    h = the upper ORDER_BITS of xxhash64(a, b, person, key)
+    g = the upper 32 bits of xxhash64(a, b, person, key, value, number)
     """
 
     a: int
     b: int
-    c: int
-    d: int
-    e: int
-    f: int
 
     @classmethod
     def of(cls, secret: bytes, label: str) -> KeyOrder:
@@ -46,47 +43,31 @@ class KeyOrder:
         if not isinstance(secret, bytes | bytearray) or not secret:
             raise InvalidArgument("secret", "must be bytes, and not empty; use 32 random bytes")
         seed = hmac.digest(secret, context(purpose="bounding", label=label), "sha256")
-        a, b, c = _three_words(seed)
-        d, e, f = _three_words(hmac.digest(seed, b"values", "sha256"))
-        return cls(a | 1, b | 1, c, d | 1, e | 1, f)
+        return cls(int.from_bytes(seed[:8], "little"), int.from_bytes(seed[8:16], "little"))
 
     def __repr__(self) -> str:
         return "KeyOrder(...)"
 
     def ranks(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
         """h of pairs of codes."""
-        x = self.places(people, persons, keys, codes)
-        x += np.uint64(self.c)
-        _mix(x)
-        x >>= np.uint64(CODE_BITS)
-        return x
+        hashes = self.pair_hashes(people, persons, keys, codes)
+        hashes >>= np.uint64(CODE_BITS)
+        return hashes
 
-    def places(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
-        """a * person + b * key of pairs of codes."""
-        x = people.times(self.a, persons)
-        x += keys.times(self.b, codes)
-        return x
+    def pair_hashes(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
+        """xxhash64(a, b, person, key) of pairs of codes."""
+        return xxhash64(people.bits(persons), keys.bits(codes), seed=self._seed)
 
-    def value_ranks(self, places: Words, values: Floats, numbers: Integers) -> Words:
-        """g of values, given the `places` of their pairs."""
-        x: Words = values.view(np.uint64) * np.uint64(self.d)
-        x += numbers.view(np.uint64) * np.uint64(self.e)
-        x += places
-        x += np.uint64(self.f)
-        _mix(x)
-        x >>= _HALF
-        return x
+    @cached_property
+    def _seed(self) -> Words:
+        """xxhash64(a, b)."""
+        return xxhash64(*(np.array([number], np.uint64) for number in (self.a, self.b)))
 
-
-def _three_words(seed: bytes) -> tuple[int, int, int]:
-    first, second, third = (int.from_bytes(seed[place : place + 8], "little") for place in (0, 8, 16))
-    return first, second, third
-
-
-def _mix(x: Words) -> None:
-    for factor in _MURMUR:
-        x ^= x >> np.uint64(33)
-        x *= factor
+    def value_ranks(self, pair_hashes: Words, values: Floats, numbers: Integers) -> Words:
+        """g of values, given the hashes of their pairs."""
+        ranks = xxhash64(values.view(np.uint64).copy(), numbers.view(np.uint64).copy(), seed=pair_hashes)
+        ranks >>= _HALF
+        return ranks
 
 
 def insert_order(words: Words, key_bits: int, people: CodeValues, keys: CodeValues, order: KeyOrder) -> None:

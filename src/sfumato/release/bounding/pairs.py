@@ -8,8 +8,8 @@ change what other people add to any key. That a person has at most L pairs, and 
 `sfumato.release.bounding`.
 
 Argument for values. A pair's values, numbered among equals 0, 1, 2, ..., are ordered by (g, value, number), where g is
-32 bits of a mix of the secret, the label, the 64 bits behind the person and the key, the 64 bits of the value, and
-its number: a total order of the pair's own values, which neither codes, nor the order of rows, nor other people enter.
+32 bits of a hash of what the order of keys hashes, of the 64 bits of the value, and of its number: a total order of the
+pair's own values, which neither codes, nor the order of rows, nor other people enter.
 Equal values are interchangeable: which row each came from cannot be seen. Without the number, equal values would be
 chosen together, which costs no privacy but is not a fair sample.
 
@@ -115,7 +115,7 @@ class Pairs:
         ascending = np.lexsort((values, pairs))
         values = values[ascending]  # and `pairs` stays as it is
         numbers = _numbers(fresh(pairs) | fresh(values))
-        words = self._order.value_ranks(self._places[pairs], values, numbers)
+        words = self._order.value_ranks(self._hashes[pairs], values, numbers)
         words |= pairs.view(np.uint64) << _HALF
         # Stable: equal words stay in the order of (value, number).
         values = values[words.argsort(kind="stable")]
@@ -135,10 +135,10 @@ class Pairs:
         return self._starts
 
     @cached_property
-    def _places(self) -> Words:
+    def _hashes(self) -> Words:
         """What the order of values knows of each pair's person and key."""
         persons = self._pairs >> np.uint64(self._codes.key_bits)
-        return self._order.places(self._codes.people, persons, self._codes.keys, self.keys.view(np.uint64))
+        return self._order.pair_hashes(self._codes.people, persons, self._codes.keys, self.keys.view(np.uint64))
 
 
 def _numbers(starts: Mask) -> Integers:
