@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
+from typing import ClassVar
 from uuid import uuid4
 
 import psycopg
@@ -14,15 +16,21 @@ import pytest
 from psycopg import sql
 from sqlglot import exp
 
+import sfumato as sf
 from sfumato.config.engines import ENGINES
 from sfumato.config.settings import EngineSettings
 from sfumato.engines import open_engine
 from sfumato.engines.base import COULD_NOT_ANSWER
+from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.engines.postgres import PostgresEngine
-from sfumato.errors import EngineFailed
+from sfumato.errors import EngineFailed, InvalidArgument
+from sfumato.release.source import Source
 from sfumato.types import TYPES
+from tests.contracts.contributions import ContributionsContract
 from tests.contracts.engine import TABLE, EngineContract, column, counting, ranking, source
 from tests.helpers import postgres
+from tests.helpers.aggregating import request_of, run
+from tests.helpers.duckdb_tables import write
 
 pytestmark = pytest.mark.slow  # a real server
 
@@ -64,7 +72,7 @@ def fill(url: str, table: str, rows, columns, schema: str = "public") -> None:
         owner.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(place, sql.Identifier(READER)))
 
 
-class PostgresContract(EngineContract):
+class Databases:
     """A schema for each table, and an engine that reads it as another role."""
 
     options = ""
@@ -87,14 +95,18 @@ class PostgresContract(EngineContract):
         return PostgresEngine(as_reader(self.url), {table: f"{schema}.{table}"})
 
 
-class TestBytes(PostgresContract):
+class TestBytes(Databases, EngineContract):
     pass
 
 
-class TestIcu(PostgresContract):
+class TestIcu(Databases, EngineContract):
     """A database in which 'a' comes before 'B', as in a dictionary."""
 
     options = "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US-x-icu'"
+
+
+class TestContributions(Databases, ContributionsContract):
+    """What releases read: rows that are copied into DuckDB."""
 
 
 @pytest.fixture
@@ -301,3 +313,62 @@ def test_a_million_rows_in_many_groups(database):
         assert len(rows) == 200_000
         assert {count for _, count in rows} == {5}
         assert [key for key, _ in rows] == sorted(key for key, _ in rows)
+
+
+class TestReleases:
+    """The table is the one that a Parquet file of the same rows gives."""
+
+    columns: ClassVar = {"person": "integer", "key": "text", "x": "number", "at": "timestamp"}
+    rows: ClassVar = [
+        (i % 500 or None, f"k{i % 13}", None if i % 17 == 0 else i % 90 / 4, datetime(2026, 3, 1 + i % 28, i % 24))
+        for i in range(8000)
+    ]
+    asked: ClassVar = {
+        "aggregates": [sf.Units(), sf.Count(cap=5), sf.Sum("x", 0, 30), sf.Mean("x", 0, 30), sf.Quantile("x", 0, 30)],
+        "epsilon": 5,
+        "delta": 1e-6,
+        "max_keys": 4,
+        "filter": "at >= '2026-03-03'",
+    }
+
+    @pytest.fixture
+    def tables(self, database, tmp_path):
+        fill(database, TABLE, self.rows, self.columns)
+        with (
+            engine(database) as found,
+            DuckDBEngine({TABLE: str(write(tmp_path / "t.parquet", self.rows, self.columns))}) as file,
+        ):
+            yield Source(found, TABLE), Source(file, TABLE)
+
+    def test_it_has_the_same_bytes(self, tables):
+        request = request_of(**self.asked)
+        ours, theirs = (run(request, table) for table in tables)
+        assert ours.rows == theirs.rows
+        assert ours.statement == theirs.statement
+        assert len(ours.rows) > 5
+
+    def test_nothing_is_left_behind_by_a_release_that_fails(self, tables, database, tmp_path, monkeypatch):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spill"))
+        (tmp_path / "spill").mkdir()
+        execute(database, "ALTER TABLE events ALTER COLUMN x TYPE numeric")
+        execute(database, f"REVOKE SELECT ON events FROM {READER}")
+        with pytest.raises(EngineFailed) as failure:
+            run(request_of(**self.asked), tables[0])
+        assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
+        assert list((tmp_path / "spill").iterdir()) == []
+
+    def test_numeric_keys_are_refused_with_a_way_out(self, database):
+        execute(database, "CREATE TABLE events (person int, key numeric, x int)", f"GRANT SELECT ON events TO {READER}")
+        with engine(database) as found, pytest.raises(InvalidArgument, match=r"^key: key is numeric.* in a view$"):
+            request_of(aggregates=[sf.Units()], epsilon=1, delta=1e-6).check(Source(found, TABLE))
+
+    def test_people_may_be_named_by_uuid(self, database):
+        execute(
+            database,
+            "CREATE TABLE events AS SELECT md5((i % 900)::text)::uuid AS person, 'k' || i % 3 AS key "
+            "FROM generate_series(1, 5000) i",
+            f"GRANT SELECT ON events TO {READER}",
+        )
+        with engine(database) as found:
+            released = run(request_of(aggregates=[sf.Units()], epsilon=5, delta=1e-6), Source(found, TABLE))
+        assert sorted(row["key"] for row in released.rows) == ["k0", "k1", "k2"]

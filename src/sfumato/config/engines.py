@@ -59,7 +59,7 @@ ENGINES: dict[str, EngineKind] = {
     ),
     "postgres": EngineKind(
         "sfumato.engines.postgres:PostgresEngine",
-        {"password_file": file, "timeout_s": seconds},
+        {"password_file": file, "timeout_s": seconds, "memory_limit": size},
         url="postgresql://reader@db/sales",
     ),
 }

@@ -66,7 +66,7 @@ class DuckDBContributions(Contributions):
     each; with values 40, and 16 more per column), the pairs that are held, and the 64 bits behind the codes. A single
     person's rows are never divided. `progress` gets the share of a pass that is done.
 
-    With `owner`, the workspace is closed with it; without, its tables of codes are dropped.
+    Closing drops the tables of codes, and then calls `then`.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class DuckDBContributions(Contributions):
         max_rows: int = 2**26,
         threads: int = 2,
         progress: Callable[[float], None] | None = None,
-        owner: bool = False,
+        then: Callable[[], None] | None = None,
     ) -> None:
         if max_rows < 1 or threads < 1:
             raise InvalidArgument("max_rows" if max_rows < 1 else "threads", "must be at least 1")
         self._workspace, self._max_rows, self._threads, self._progress = workspace, max_rows, threads, progress
-        self._query, self._source, self._owner = rows, rows.subquery("source"), owner
+        self._query, self._source, self._then = rows, rows.subquery("source"), then
         self._coded: list[TableCodes] = []
         self._held: list[DistinctPairs] = []
         try:
@@ -113,8 +113,8 @@ class DuckDBContributions(Contributions):
         self._held = []
         while self._coded:
             self._workspace.drop(self._coded.pop().table)
-        if self._owner:
-            self._workspace.close()
+        if self._then is not None:
+            self._then()
 
     @property
     def size(self) -> int:

@@ -206,11 +206,14 @@ class DuckDBEngine(Engine):
             RowReader(workspace, query, self.schema).check()
 
     def contributions(
-        self, query: ContributionQuery, progress: Callable[[float], None] | None = None
+        self, query: ContributionQuery, progress: Callable[[float], None] | None = None, *, last: bool = False
     ) -> DuckDBContributions:
+        """The rows of a release. With `last`, this engine is closed with them."""
         workspace = self.workspace()
         try:
-            return RowReader(workspace, query, self.schema).read(progress, once=query.table in self._frames)
+            reader = RowReader(workspace, query, self.schema)
+            then = self.close if last else workspace.close
+            return reader.read(progress, once=query.table in self._frames, then=then)
         except BaseException:
             workspace.close()
             raise

@@ -44,8 +44,10 @@ class RowReader:
         if query.public is not None:
             self._public_keys(query.public)
 
-    def read(self, progress: Callable[[float], None] | None, *, once: bool = False) -> DuckDBContributions:
-        """The rows. The workspace is closed with them. With `once`, they are read into a table of it first."""
+    def read(
+        self, progress: Callable[[float], None] | None, *, once: bool, then: Callable[[], None]
+    ) -> DuckDBContributions:
+        """The rows; `then` is called when they are closed. With `once`, they are read into a table first."""
         query = self.query
         return DuckDBContributions(
             self.workspace,
@@ -55,7 +57,7 @@ class RowReader:
             values=query.values,
             domain=None if query.public is None else self._public_keys(query.public),
             progress=progress,
-            owner=True,
+            then=then,
         )
 
     @cached_property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -14,6 +14,10 @@ from sqlglot import exp
 from sfumato.config import EngineSettings
 from sfumato.config.settings import TIMEOUT_S
 from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, ColumnType, Engine
+from sfumato.engines.contributions import ContributionQuery
+from sfumato.engines.duckdb import DuckDBEngine
+from sfumato.engines.duckdb.contributions import DuckDBContributions
+from sfumato.engines.postgres.copying import arrow_stream, copied_rows
 from sfumato.engines.postgres.dialect import PostgresSql
 from sfumato.engines.postgres.types import COLUMN_TYPES, LIST_TYPES, plain
 from sfumato.errors import EngineFailed, InvalidArgument, nearest
@@ -71,14 +75,21 @@ ORDER BY a.attnum
 class PostgresEngine(Engine):
     """Tables and views of one database, by name: those of the schema `public`, or schema.name.
 
-    The role must not be able to change these tables. `password` is used where `url` has none.
+    The role must not be able to change these tables. `password` is used where `url` has none. Releases copy the columns
+    that they need into a DuckDB of their own, which has `memory_limit` and spills encrypted.
     """
 
     dialect = PostgresSql
     abilities = Abilities(every_group=True)
 
     def __init__(
-        self, url: str, tables: Mapping[str, str], *, password: str | None = None, timeout_s: float = TIMEOUT_S
+        self,
+        url: str,
+        tables: Mapping[str, str],
+        *,
+        password: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        memory_limit: str = "2GB",
     ) -> None:
         if not timeout_s > 0:
             raise InvalidArgument("timeout_s", "must be above 0")
@@ -86,7 +97,8 @@ class PostgresEngine(Engine):
             import psycopg
         except ModuleNotFoundError as missing:
             raise ModuleNotFoundError(_NO_DRIVER) from missing
-        self._psycopg, self._url, self._password, self._timeout_s = psycopg, url, password, timeout_s
+        self._psycopg, self._url, self._password = psycopg, url, password
+        self._timeout_s, self._memory_limit = timeout_s, memory_limit
         self._room, self._lock = threading.Semaphore(MAX_CONNECTIONS), threading.Lock()
         self._idle: list[Connection] = []
         self._live: set[Connection] = set()
@@ -168,6 +180,32 @@ class PostgresEngine(Engine):
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         # In binary: by a protocol that takes one statement at a time.
         return self._use(lambda connection: connection.execute(text.encode(), binary=True).fetchall())
+
+    def check_contributions(self, query: ContributionQuery) -> None:
+        with self._frame(query, empty=True) as frame, DuckDBEngine({}, frames={query.table: frame}) as copy:
+            copy.check_contributions(query)
+
+    def contributions(
+        self, query: ContributionQuery, progress: Callable[[float], None] | None = None
+    ) -> DuckDBContributions:
+        with self._frame(query) as frame:
+            copy = DuckDBEngine({}, frames={query.table: frame}, memory_limit=self._memory_limit)
+            try:
+                return copy.contributions(query, progress, last=True)
+            except BaseException:
+                copy.close()
+                raise
+
+    @contextmanager
+    def _frame(self, query: ContributionQuery, *, empty: bool = False) -> Iterator[object]:
+        """The rows that a release needs, as an Arrow stream from one snapshot."""
+        settings = {**_SETTINGS, "client_encoding": "UTF8"}
+        options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+        given = {} if self._password is None else {"password": self._password}
+        conninfo = self._psycopg.conninfo.make_conninfo(self._url, options=options, **given)
+        rows = copied_rows(query, self._look_up(query.table), self._tables[query.table], empty=empty)
+        with arrow_stream(conninfo, rows) as frame:
+            yield frame
 
     def _use(self, work: Callable[[Connection], T], problem: str = COULD_NOT_ANSWER) -> T:
         """`work` with a session. Every failure is `EngineFailed` with this problem, without the server's own text."""
