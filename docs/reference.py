@@ -15,7 +15,10 @@ import click
 import sfumato
 from sfumato import accounting, errors, mechanisms
 from sfumato.cli import main
+from sfumato.config.engines import ENGINES
+from sfumato.engines import engine_class
 from sfumato.problems import COMMAND_LINE_TYPES, PLACE, PROBLEM_TYPES, ProblemType
+from sfumato.query.abilities import USUAL, Abilities
 
 PAGES = Path(__file__).parent / "reference"
 STUB = Path(sfumato.__file__).with_suffix(".pyi")
@@ -36,6 +39,14 @@ A mutant is a small edit that breaks Sfumato on purpose. Each of the {count} mut
 it: an assertion of that test fails. `make mutants` shows it. It applies one edit at a time to a copy of the tree, and
 runs that test. The edits themselves are in `tests/mutants/mutants.toml`. All these tests are part of `make test`.
 [How privacy is tested](../explanation/how-privacy-is-tested.md) describes the tests.
+"""
+
+ENGINES_NOTE = """\
+<!-- Written by docs/reference.py; change the abilities of an engine instead. -->
+
+`type` in `[engines.NAME]`, and what each engine can do. What an engine cannot do is refused by `sfumato policy check`,
+when a service starts, or when a question is read: never after a row was read. The same tests run on every engine, and
+compare what it returns with DuckDB's rows ([Add an engine](../how-to/add-an-engine-or-a-store.md)).
 """
 
 COMMAND_LINE = """\
@@ -59,8 +70,32 @@ def pages() -> dict[str, str]:
             ]
         ),
         "cli.md": f"# Command line\n\n{NOTE}\n" + "\n".join(_commands(main, "sfumato", None)),
+        "engines.md": _engines(),
         "mutants.md": _mutants(tomllib.loads(LIST.read_text("utf-8"))),
     }
+
+
+def _engines() -> str:
+    """One row per ability, one column per engine."""
+    found = {name: engine_class(name).abilities for name in ENGINES}
+    rows: dict[str, Callable[[Abilities], str]] = {
+        "groups by": lambda able: "any column" if able.keys == USUAL.keys else ", ".join(sorted(able.keys)),
+        "measures": lambda able: "people, rows, sums" if able.nested else "people",
+        "enforces `max_groups`": lambda able: _yes(able.nested),
+        "`max_events_per_unit` of reports": lambda able: _yes(able.nested),
+        "fixed thresholds for histograms of private values": lambda able: _yes(able.every_group),
+        "several statistics of a report": lambda able: "one query" if able.conditional_sums else "one query each",
+        "ties are ordered by": lambda able: able.text_order,
+        "completeness": lambda able: able.completeness,
+        "releases": lambda able: able.releases,
+    }
+    table = [f"| | {' | '.join(f'`{name}`' for name in found)} |", f"|---{'|---' * len(found)}|"]
+    table += [f"| {label} | {' | '.join(map(read, found.values()))} |" for label, read in rows.items()]
+    return f"# Engines\n\n{ENGINES_NOTE}\n" + "\n".join(table) + "\n"
+
+
+def _yes(able: bool) -> str:
+    return "yes" if able else "no"
 
 
 def _module(module: ModuleType) -> str:

@@ -17,8 +17,8 @@ class Abilities:
     `every_group`: it returns all groups of a query, however many there are, and fails otherwise. `nested`: it runs
     queries over queries, and windows, so that a query can bound what one person adds. `keys`: the types of columns that
     it can group by. `conditional_sums`: it adds up several statistics of a report in one query. `text_order`: what
-    decides between groups of one size; the order by code point is the one of Python. `completeness`: how it is known
-    that no row was left out, in words.
+    decides between groups of one size; the order by code point is the one of Python. `completeness` and `releases`: how
+    it is known that no row was left out, and how releases read rows, in words.
     """
 
     every_group: bool = False
@@ -27,6 +27,7 @@ class Abilities:
     conditional_sums: bool = True
     text_order: TextOrder = "code points"
     completeness: str = "a query reads all rows, or fails"
+    releases: str = "none"
 
     def key_problem(self, column: str, kind: Type) -> str:
         """Why a column cannot be grouped by, in words; "" where it can."""

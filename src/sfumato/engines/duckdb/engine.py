@@ -62,7 +62,7 @@ class DuckDBEngine(Engine):
     """
 
     dialect = DuckDBSql
-    abilities = Abilities(every_group=True)
+    abilities = Abilities(every_group=True, releases="in the engine")
     endings = ENDINGS
     untyped = UNTYPED
 

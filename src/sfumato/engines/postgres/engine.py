@@ -80,7 +80,7 @@ class PostgresEngine(Engine):
     """
 
     dialect = PostgresSql
-    abilities = Abilities(every_group=True)
+    abilities = Abilities(every_group=True, releases="rows are copied to DuckDB")
 
     def __init__(
         self,
