@@ -59,9 +59,9 @@ def end_silently() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: more than there are cores, because tests wait for locks, disks and processes."""
-    return len(os.sched_getaffinity(0)) + 2
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`: slow tests wait for locks, disks and processes, so there are more workers than cores for them."""
+    return len(os.sched_getaffinity(0)) + (0 if config.option.markexpr == "not slow" else 2)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

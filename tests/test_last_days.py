@@ -23,6 +23,8 @@ from sfumato.reports.quota import MAX_NEW, MAX_PER_DAY, Quota
 from sfumato.session import Session
 from tests.helpers.advertised import BY_DAY, new_ads
 
+pytestmark = pytest.mark.slow  # a session for each moment
+
 LAST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 MOMENTS = [
     LAST,

@@ -8,7 +8,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event, pld, rdp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -120,6 +119,8 @@ def bounded_range_step(d: np.ndarray, shifts: np.ndarray, p: np.ndarray, points:
 @given(rhos, deltas)
 def test_the_conversion_is_that_of_dp_accounting(rho, delta):
     """Ours searches all orders, theirs a list: ours is never worse, and theirs agrees at its best order."""
+    from dp_accounting import rdp
+
     orders = (1 + np.exp(np.linspace(-6, 12, 400))).tolist()
     theirs, _ = rdp.compute_epsilon(orders, [order * rho for order in orders], delta)
     ours = zcdp_epsilon(rho, delta)
@@ -130,6 +131,8 @@ def test_the_conversion_is_that_of_dp_accounting(rho, delta):
 @pytest.mark.parametrize("count", [1, 30, 400])
 def test_gaussian_composition_lies_above_the_exact_accountant(count):
     """A PLD accountant of `count` Gaussians of one unit each: tighter than zCDP, and never above it."""
+    from dp_accounting import dp_event, pld
+
     accountant = pld.PLDAccountant(value_discretization_interval=1e-3)
     accountant.compose(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(2 / STEP), count))
     exact = accountant.get_epsilon(1e-6)
@@ -227,6 +230,8 @@ def test_a_budget_that_everything_fits_is_refused():
 @pytest.mark.parametrize("max_groups", [1, 3])
 def test_discrete_laplace_is_what_dp_accounting_says(max_groups):
     """max_groups counts of scale 2 / STEP: pure at max_groups * STEP / 2, and within their units of zCDP."""
+    from dp_accounting import pld
+
     one = pld.privacy_loss_distribution.from_discrete_laplace_mechanism(
         STEP / 2, value_discretization_interval=STEP / 2
     )
@@ -239,6 +244,8 @@ def test_discrete_laplace_is_what_dp_accounting_says(max_groups):
 @pytest.mark.parametrize("sigma", [1.0, 2 / STEP])
 def test_discrete_gaussian_is_what_dp_accounting_says(sigma):
     """One count of variance sigma^2 is 1 / (2 sigma^2) zCDP: its exact delta lies below the conversion's."""
+    from dp_accounting import pld
+
     exact = pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
     for at in (0.01, 0.05, 0.5, 1.0, 2.0):
         assert exact.get_delta_for_epsilon(at) <= zcdp_delta(1 / (2 * sigma**2), at) + 1e-9

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from dp_accounting import pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,8 @@ def counts(variance: Fraction | float, keys: int) -> GaussianLoss:
 @pytest.mark.parametrize(("sigma", "keys"), [(0.6, 1), (1.0, 1), (4.4, 1), (2.0, 3), (12.5, 8)])
 def test_an_independent_accountant_agrees(sigma: float, keys: int) -> None:
     """dp-accounting composes `keys` discrete Gaussians, rounding losses up on a fine grid."""
+    from dp_accounting import pld
+
     one = pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
     theirs, ours = one.self_compose(keys), counts(Fraction(sigma) ** 2, keys)
     for epsilon in (0.1, 0.5, 1.0, 2.0):

@@ -28,6 +28,8 @@ COMMANDS = (
     ["budget", "show"],
 )
 
+pytestmark = pytest.mark.slow  # two sessions each
+
 
 def without_fence(world: World) -> None:
     """The fence where it is by default."""
@@ -213,7 +215,6 @@ def test_a_user_without_a_home_is_told_to_name_a_place(tmp_path: Path, monkeypat
         world.open()
 
 
-@pytest.mark.slow
 def test_a_demo_can_be_removed_and_made_again(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     for _ in range(2):
@@ -221,7 +222,6 @@ def test_a_demo_can_be_removed_and_made_again(tmp_path: Path) -> None:
         shutil.rmtree(folder)
 
 
-@pytest.mark.slow
 def test_a_demo_in_a_temporary_folder_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -230,7 +230,6 @@ def test_a_demo_in_a_temporary_folder_leaves_nothing(tmp_path: Path, monkeypatch
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-@pytest.mark.slow
 def test_a_copied_demo_is_no_second_budget(tmp_path: Path) -> None:
     demo.run(200, tmp_path / "shop")
     shutil.copytree(tmp_path / "shop", tmp_path / "copy")

@@ -60,6 +60,7 @@ def until(condition) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["thaw", "kill"])
 def test_a_process_that_holds_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     monkeypatch.setitem(LIMITS, "fence", Limits(0.3, 0.3, 0.3))

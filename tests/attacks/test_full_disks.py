@@ -50,6 +50,7 @@ def test_a_ledger_that_cannot_grow(tmp_path: Path) -> None:
         assert session.ledger.verify() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["ENOSPC", "EROFS", "EACCES", "EIO"])
 def test_a_fence_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     def fail(*_: object) -> None:

@@ -16,6 +16,8 @@ from sfumato.errors import BudgetExhausted, ConfigError
 from sfumato.session import Session
 from tests.helpers.worlds import World, new_world, spent, standing
 
+pytestmark = pytest.mark.slow  # a session for each guess
+
 CAP = "table:engagements"
 GUESSES = [
     {"type": "total", "table": "engagements", "measure": measure, "where": {"day": {"ge": f"2026-11-{day:02}"}}}

@@ -62,6 +62,7 @@ class TestParquetGlob(DuckDBContract):
         return DuckDBEngine({table: str(folder / "**" / "*.parquet")})
 
 
+@pytest.mark.slow
 class TestCsv(DuckDBContract):
     """An empty field is NULL, quoted or not; the types of a file without rows are unknown."""
 
@@ -72,6 +73,7 @@ class TestCsv(DuckDBContract):
         return DuckDBEngine({table: str(write(self.path(".csv"), rows, columns))})
 
 
+@pytest.mark.slow
 class TestDuckDBTable(DuckDBContract):
     def make(self, rows, columns, table=TABLE):
         path = self.path(".duckdb")
@@ -101,6 +103,7 @@ class TestSources:
     @pytest.mark.parametrize(
         "name", ["it's", 'say "hi"', "a b", "日本", "x[ab]y", "st*r", "q?", "{a,b}", "back\\slash", "-- a", "a=b", "é"]
     )
+    @pytest.mark.slow
     def test_any_file_name_will_do_and_means_itself(self, tmp_path, pairs, name):
         for decoy in ("xay", "stXr", "qX", "a", "b"):
             write(tmp_path / f"{decoy}.parquet", [(1, "decoy")])

@@ -24,6 +24,7 @@ class TestParquet(ContributionsContract):
         return DuckDBEngine({table: str(write(self.folder / "rows.parquet", rows, columns))})
 
 
+@pytest.mark.slow
 class TestDatabase(TestParquet):
     def make(self, rows, columns, table=TABLE):
         path = self.folder / "rows.duckdb"

@@ -39,6 +39,8 @@ from tests.helpers.laws import (
 )
 from tests.helpers.repeats import repeats
 
+pytestmark = pytest.mark.slow  # all outcomes of many passes
+
 # What was seen, in its order: (level, key), the key being None for the bottom element.
 Step: TypeAlias = tuple[int, int | None]
 Transcript: TypeAlias = tuple[Step, ...]
@@ -310,7 +312,6 @@ CASES = [((3, 2, 1, 1), LITTLE), ((1, 1, 1, 0), MUCH), ((9, 4, 4, 2), LITTLE), (
 OTHERS = [(h, LITTLE if budget is MUCH else MUCH) for h, budget in CASES]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("h", "budget"), [*CASES, *repeats([], OTHERS)])
 def test_frequencies(h: Histogram, budget: tuple[Fraction, float]) -> None:
     """A large delta, so that everything happens. False alarm once in a million (Chernoff), under a fixed key.

@@ -21,6 +21,8 @@ from sfumato.mechanisms import WeightedRule
 from tests.exact.test_key_selection import assert_approximate_zcdp
 from tests.helpers.laws import TOLERANCE, NoiseLaw, Pair, exact_delta, key_pair, product, renyi
 
+pytestmark = pytest.mark.slow  # long sums
+
 SCALE = 8
 BUDGETS = ((0.5, 1e-3), (2.0, 1e-2), (8.0, 1e-3))
 

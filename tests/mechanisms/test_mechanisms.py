@@ -391,6 +391,7 @@ def test_numpy_counts_are_integers_too():
     assert known_gaussian(counts, epsilon=1, max_groups=1, rng=Rng.system()).charge == Charge(1)
 
 
+@pytest.mark.slow
 def test_nothing_depends_on_the_decimal_context_of_the_caller(monkeypatch):
     """A careless or hostile context: two digits, and an exception whenever anything is rounded."""
 

@@ -48,6 +48,7 @@ def test_laplace_draws_are_the_formula_of_their_words(scale):
         assert draw == sign * int(mpmath.floor(oracle_t(scale, words)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_float_filter_only_says_where_to_look_closer(scale, monkeypatch):
     laplace, gaussian = DiscreteLaplace(scale), DiscreteGaussian(scale)

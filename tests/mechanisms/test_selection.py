@@ -72,6 +72,7 @@ def test_the_runners_ahead_of_one_are_those_of_the_race(bottom, counts, rate, se
         assert runners_ahead(scores, stream, first) == ahead_in_a_race(scores, stream, first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("other", [0, 2**64 - 1, *repeats([], [1, 2**63])])
 def test_words_at_the_ends_do_not_hide_a_runner_ahead(word, other):

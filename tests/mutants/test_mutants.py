@@ -20,6 +20,7 @@ def test_there_are_enough_of_them() -> None:
     assert len({mutant.harm for mutant in MUTANTS}) == len(MUTANTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.harm)
 def test_an_edit_applies_once_and_leaves_a_module(mutant: Mutant) -> None:
     broken = mutant.broken(ROOT)

@@ -29,6 +29,8 @@ from sfumato.release.outputs import payload
 from sfumato.release.request import ReleaseRequest
 from tests.release.test_jobs import PRICE, World, new_world, values
 
+pytestmark = pytest.mark.slow  # a release for each kind of frame
+
 ROWS = """
 SELECT CASE WHEN i % 97 = 0 THEN NULL ELSE i % 400 END AS person,
        CASE WHEN i % 89 > 0 THEN ['it''s', 'two words', 'é', '😀', '', 'É'][1 + (hash(i) % 6)::INT] END AS key,
@@ -133,7 +135,6 @@ def test_a_frame_is_released_as_a_parquet_file_of_its_rows(kind: str, parquet: P
     assert len(expected) > 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pcr", "auto"])
 def test_counts_of_a_frame_are_those_of_a_parquet_file(method: str, parquet: Path) -> None:
     asked: dict[str, Any] = {"unit": "person", "key": ["key", "flag"], "rho": 5, "delta": 1e-6, "method": method}
@@ -144,15 +145,11 @@ def test_counts_of_a_frame_are_those_of_a_parquet_file(method: str, parquet: Pat
 
 
 KEYS = [
-    ("polars", "money"),
-    ("pandas", "zoned"),
-    *(
-        pytest.param(kind, column, marks=pytest.mark.slow)
-        for kind in ("polars", "pandas", "Arrow")
-        for column in ("small", "flag", "day", "moment", "zoned", "amount", "money")
-        # Pandas has no days and no decimals: columns of them are Python objects, which are text.
-        if (kind, column) not in (("polars", "money"), ("pandas", "zoned"), ("pandas", "day"), ("pandas", "money"))
-    ),
+    (kind, column)
+    for kind in ("polars", "pandas", "Arrow")
+    for column in ("small", "flag", "day", "moment", "zoned", "amount", "money")
+    # Pandas has no days and no decimals: columns of them are Python objects, which are text.
+    if (kind, column) not in (("pandas", "day"), ("pandas", "money"))
 ]
 
 
@@ -162,7 +159,6 @@ def test_every_kind_of_key_is_the_same(kind: str, column: str, parquet: Path) ->
     assert released(aggregates_job(FRAMES[kind](parquet), **asked)) == released(aggregates_job(parquet, **asked))
 
 
-@pytest.mark.slow
 def test_public_keys_and_pipelines_go_with_a_frame(parquet: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys.csv"
     keys.write_text("key\né\nnobody\n", "utf-8")
@@ -234,7 +230,6 @@ def test_a_frame_that_is_changed_while_it_is_released_does_not_matter(parquet: P
     assert (shared["amount"] == 30.0).all()
 
 
-@pytest.mark.slow
 def test_rows_that_are_kept_cannot_be_read_off_the_disk(tmp_path: Path) -> None:
     rows = polars.DataFrame({"person": range(100_000), "key": [f"{'PLANTED-CELL ' * 10}{i}" for i in range(100_000)]})
     query = ContributionQuery("rows", "person", ("key",))
@@ -313,7 +308,6 @@ for frame in frames:
 """
 
 
-@pytest.mark.slow
 def test_pyarrow_is_not_needed() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -429,7 +423,6 @@ def test_a_failure_tells_nothing_of_a_row(capfd: pytest.CaptureFixture[str]) -> 
 # --- With a ledger ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 class TestLedger:
     @pytest.fixture
     def world(self, tmp_path: Path) -> World:
