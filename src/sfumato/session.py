@@ -225,7 +225,7 @@ class Session:
 
         For owners: it is another version, and each adds the whole guarantee of a version once more, up to what the
         report has promised; `NotSupported` beyond that. With an entity, all above it and all below it go with it: its
-        late rows are in their numbers too. With `dry` nothing is changed, and the cost is told.
+        late rows are in their numbers too. With `dry` nothing is changed, and the cost is returned.
         """
         return self._reports.reseal(report, start=start, end=end, entity=entity, dry=dry, now=self._clock())
 
@@ -297,7 +297,7 @@ class Session:
         return True
 
     def finish(self, which: Callable[[Reservation], bool] = lambda _: True) -> int:
-        """Answer what was reserved and never answered, so that a repeat is free; how many were finished.
+        """Answer what was reserved and never answered. Then a repeat is free. Returns how many were finished.
 
         Where the key or the policy is not the one of the reservation any more, no such answer can be made, and its
         worst case is spent. `which` leaves out what another process may be answering.

@@ -101,7 +101,7 @@ def without_frames(function: Callable[P, T]) -> Callable[P, T]:
     """Let errors leave `function` without traceback, cause and context: these hold exact counts, or unpaid rows."""
 
     @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
@@ -109,7 +109,7 @@ def without_frames(function: Callable[P, T]) -> Callable[P, T]:
             failure.__cause__ = failure.__context__ = None
         raise failure
 
-    return wrapped
+    return wrapper
 
 
 @without_frames

@@ -37,8 +37,8 @@ def check(as_json: bool, config: str) -> None:
     """Compare the configuration with the live tables.
 
     Lists every difference and exits with 1 if there is one, or if there is no table; otherwise lists what can be
-    asked, what all that is told about the same rows promises, and where a limit leaves something open or one source
-    has several names. Reads the names and types of columns, and the public tables that hold domains.
+    asked, what all results about the same rows promise together, and where a limit leaves something open or one
+    source has several names. Reads the names and types of columns, and the public tables that hold domains.
 
     \b
       sfumato policy check --config sfumato.toml
@@ -80,8 +80,8 @@ def check(as_json: bool, config: str) -> None:
     for name, listed in (("problems", problems), ("warnings", warnings)):
         found[name] = [{"setting": each.setting, "problem": each.problem} for each in listed]
     found |= {"sums": [each.to_dict() for each in sums], "totals": [each.to_dict() for each in totals]}
-    told = [*map(describe_sum, sums), *map(describe_source, totals)]
-    page = partial(render_questions, config, found, told, warnings)
+    promises = [*map(describe_sum, sums), *map(describe_source, totals)]
+    page = partial(render_questions, config, found, promises, warnings)
     print_result(found, lambda: render_differences(problems) if problems else page(), as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)

@@ -70,7 +70,7 @@ class ClientBase:
             headers={**call.headers, **content_type},
         )
 
-    def _lost(self, error: Exception) -> Lost:
+    def _describe_loss(self, error: Exception) -> Lost:
         """Why there is no reply. The words hold nothing of what was sent."""
         late = f"within {self._timeout_s:g} s"
         if isinstance(error, self._http.ConnectTimeout | self._http.PoolTimeout):

@@ -26,7 +26,7 @@ def bind(sql: str, parameters: Sequence[Any]) -> str:
     """The statement with a literal for each `?`, in their order.
 
     The tokeniser tells a placeholder from a question mark in a text, a name or a comment. A literal stands between
-    spaces, so that it cannot join what is beside it: `-?` and -5 are not the beginning of a comment.
+    spaces and cannot join what is beside it: `-?` and -5 are not the beginning of a comment.
     """
     try:
         places = [token for token in sqlglot.tokenize(sql) if token.token_type is TokenType.PLACEHOLDER]

@@ -1,8 +1,8 @@
 """What a configuration promises to one person, in numbers and in words: `sfumato policy explain`, `GET /v1/guarantee`.
 
-`losses` turns what is told into (epsilon, delta), `calls` has the mechanisms behind it, `accounts` the promise of each
-account, `sources` one total per source, `buying` what an epsilon buys, `words` the sentences. Everything follows from
-the file, but for the guarantees of reports and for views, which the caller looks up in the live tables.
+`losses` turns privacy losses into (epsilon, delta), `calls` has the mechanisms behind them, `accounts` the promise of
+each account, `sources` one total per source, `buying` what an epsilon buys, `words` the sentences. Everything follows
+from the file, but for the guarantees of reports and for views, which the caller looks up in the live tables.
 """
 
 from __future__ import annotations

@@ -234,8 +234,8 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     if (found is None or found[1] is None) and [charge for _, charge in charges] != [whole] * len(debit.accounts):
         raise LedgerSetBack(LOST_DRAW)
     for part, (_, balance, charge) in zip(new, late, strict=True):
-        told = json.dumps(note) if part is new[0] else ""
-        row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=told)
+        text = json.dumps(note) if part is new[0] else ""
+        row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=text)
         books.move(balance, row)
     return joined
 

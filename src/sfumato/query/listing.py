@@ -24,8 +24,8 @@ from sfumato.types import Value
 
 _CLAUSES = {"expressions", "from_", "distinct", "order", "limit"}
 
-# Looked for in the text, so that any other question is parsed only once. A DISTINCT that is hidden from this, such as
-# behind a comment inside a comment, is refused where questions are read.
+# Looked for in the text, because then any other question is parsed only once. A DISTINCT that is hidden from this, such
+# as behind a comment inside a comment, is refused where questions are read.
 _SPACE = r"(?:\s++|--[^\n]*+|/\*.*?\*/)"
 _DISTINCT = re.compile(rf"{_SPACE}*+SELECT{_SPACE}++DISTINCT\b", re.IGNORECASE | re.DOTALL)
 

@@ -198,7 +198,7 @@ def _values(column: Column, passing: Values) -> tuple[Value, ...] | None:
     Without such a value in the policy it is all of the policy's: their counts are noise around zero.
     """
     known = column.domain or ((False, True) if column.type == "boolean" else None)
-    return passing.listed(MAX_VALUES) if known is None else passing.within(known) or known
+    return passing.list_values(MAX_VALUES) if known is None else passing.within(known) or known
 
 
 def _length(request: Request, table: TablePolicy, longest: int) -> int:

@@ -127,7 +127,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every table that may be asked about. `reports` are names of reports, so that a refusal can say what they are."""
+    """Every table that may be asked about. `reports` are names of reports, which a refusal calls by what they are."""
 
     tables: Mapping[str, TablePolicy] = field(default_factory=dict)
     reports: tuple[str, ...] = ()

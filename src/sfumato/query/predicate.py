@@ -1,6 +1,6 @@
 """Filters as a typed tree with one form per meaning.
 
-A leaf says that a column lies in a set of values; sets are unions of intervals, so that `IN`, `OR`, `BETWEEN`,
+A leaf says that a column lies in a set of values. Sets are unions of intervals, because then `IN`, `OR`, `BETWEEN`,
 comparisons and their negations over one column are all the same thing. Leaves meet in `AllOf` and `AnyOf`, which
 flatten, merge leaves of one column, drop duplicates and sort. Negation is pushed down to the sets.
 
@@ -106,7 +106,7 @@ class Values:
         ]
         return tuple(singles) if len(singles) == len(self.intervals) else None
 
-    def listed(self, most: int) -> tuple[Value, ...] | None:
+    def list_values(self, most: int) -> tuple[Value, ...] | None:
         """All values of the set, if they are at most `most`. A range of whole numbers or of days is a list too."""
         found: list[Value] = []
         for low, high in self.intervals:

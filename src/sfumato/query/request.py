@@ -89,7 +89,7 @@ REQUESTS: Mapping[str, type[TopK | Histogram | Total]] = {request.kind: request 
 
 
 def check_size(where: Any) -> None:
-    """Refuse a filter that is too deep or too long. Looks at it level by level, so that nothing recurses."""
+    """Refuse a filter that is too deep or too long. Looks at it level by level, without recursion."""
     level: list[Any] = [where]
     seen = 0
     for _ in range(MAX_LEVELS):

@@ -86,7 +86,7 @@ def _wall(policy: ReportPolicy, moment: datetime) -> Any:
 def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
     """Steps in order, and in each the values from the largest down. Counts below the least count are None."""
     request, policy = planned.request, planned.request.policy
-    # One ranking by the first statistic over the whole range, so that every `top` is a head of it.
+    # One ranking by the first statistic over the whole range: every `top` is a head of it.
     order = np.argsort(-numbers[request.statistics[0]].sum(axis=0), kind="stable")
     places = [int(place) for place in order][: request.top]
     values = (None,) if request.attribute is None else _labels(policy.attributes[request.attribute])
@@ -120,7 +120,7 @@ def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
     request, policy, numbers = planned.request, planned.request.policy, planned.numbers
     if request.exact:
         return dict.fromkeys(request.statistics, 0)
-    below, alone = sum(_measured_below(planned.family, planned.path)), len(planned.family.paths) == 1
+    below, alone = sum(_cells_below(planned.family, planned.path)), len(planned.family.paths) == 1
     partitions = [[numbers.spans[place] for place in places] for places in numbers.steps]
     if "monotone" in request.options:
         partitions = [[*policy.calendar.partition(request.start, planned.end)]]
@@ -135,7 +135,7 @@ def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
     return {name: widest(name) for name in request.statistics}
 
 
-def _measured_below(family: Family, path: Path) -> Iterator[bool]:
+def _cells_below(family: Family, path: Path) -> Iterator[bool]:
     """One True for each entity whose cells an entity's number is the sum of: its own, or those below it."""
     place = family.paths.index(path)
     if family.measured[place]:
@@ -143,7 +143,7 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
         return
     for child, parent in enumerate(family.tree.parents):
         if parent == place:
-            yield from _measured_below(family, family.paths[child])
+            yield from _cells_below(family, family.paths[child])
 
 
 def _notes(planned: PlannedReport, promise: ReportGuarantee, *, other_rows: bool) -> Iterator[Note]:

@@ -219,7 +219,7 @@ class Cells:
 
 
 def _chunks(places: Mapping[Place, T]) -> Iterator[dict[Place, T]]:
-    """`CHUNK` places at a time, so that no transaction holds the ledger for long."""
+    """`CHUNK` places at a time: no transaction holds the ledger for long."""
     items = iter(places.items())
     while some := dict(itertools.islice(items, CHUNK)):
         yield some

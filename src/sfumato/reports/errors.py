@@ -42,7 +42,7 @@ def sum_terms(cells: Iterable[tuple[CellNoise, int]], entities: int = 1) -> Term
 
 @lru_cache(4096)
 def variance(law: CellNoise) -> float:
-    """That of one cell's noise. It is never 0, so that it can weigh."""
+    """That of one cell's noise. It is never 0, because its inverse is a weight."""
     return max(law.deviation**2, _LEAST_VARIANCE)
 
 

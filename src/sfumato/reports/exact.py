@@ -77,7 +77,7 @@ def _common_parent(paths: Sequence[Path]) -> Path:
 
 
 def _clamp(column: Sequence[int]) -> NDArray[np.int64]:
-    """Counts are clamped so that sums cannot overflow int64."""
+    """Clamp counts, because sums must not overflow int64."""
     try:
         return np.minimum(np.array(column, np.int64), MAX_COUNT)
     except OverflowError:

@@ -131,7 +131,7 @@ def _numbers(bound: PersonBound) -> tuple[str, str]:
 
 def _source_table(source: SourceTotal) -> Table:
     period = WINDOWS[source.window]
-    grid = plain_table("what is told", "by", f"epsilon {period}", "delta", "in a year", "delta", numbers=range(2, 6))
+    grid = plain_table("results of", "from", f"epsilon {period}", "delta", "in a year", "delta", numbers=range(2, 6))
     parts = {"questions": source.questions, "releases": source.releases, "reports": source.reports}
     for name, part in parts.items():
         if part is not None and part.names:
