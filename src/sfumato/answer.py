@@ -65,7 +65,7 @@ def answer(planned: PlannedRequest, runtime: Runtime, now: datetime, *, resume: 
     except BudgetExhausted as refusal:
         raise _add_way_out(refusal, debit, plan, runtime, now) from None
     stored = revealed.get(settled.body) or StoredAnswer.from_json(settled.body)
-    return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
+    return stored.complete(settled)
 
 
 def answer_listing(listing: Listing, policy: Policy, standing: AccountStanding) -> Answer:

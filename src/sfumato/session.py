@@ -93,7 +93,7 @@ class Session:
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
             record_policy(self._ledger, self.config, now)
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
-            self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key), self._clock)
+            self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key))
             self._planner = Planner(self.config, self._catalog, self._runtime.epoch)
             self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key)
             if finish:
@@ -351,8 +351,7 @@ class Session:
             settled = self._runtime.ledger.recall(own, digest, partial(self._paying, analyst), now, allowed=allowed)
         if settled is None:
             raise NotFound("there is no such answer; ask again, which is free where it was answered before")
-        stored = StoredAnswer.from_json(settled.body)
-        return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
+        return StoredAnswer.from_json(settled.body).complete(settled)
 
     def _own(self, analyst: str) -> str:
         """The name of an analyst's own account."""

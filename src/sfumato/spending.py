@@ -71,13 +71,12 @@ class SingleFlight:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What answers are made with: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
+    """What answers are made with: the engine of each table, the ledger, and the noise key with its epoch."""
 
     engines: Mapping[str, Engine]
     ledger: Ledger
     key: bytes = field(repr=False)
     epoch: str
-    clock: Callable[[], datetime]
     flights: SingleFlight = field(default_factory=SingleFlight)
 
 

@@ -32,10 +32,9 @@ OPTIONS = {name: f"--{name}" for name in ("analyst", *FIELDS)} | {
 }
 _NEEDED = ("analyst", "statistics", "start", "end")
 
-_with_name = click.option("--report", "name", metavar="NAME", help="Which report; not needed if there is only one.")
+_with_name = click.option("--report", metavar="NAME", help="Which report; not needed if there is only one.")
 _with_entity = click.option(
     "--entity",
-    "entities",
     multiple=True,
     metavar="LEVEL=NAME",
     help="Whose numbers, such as campaign=7; again for a level above it.",
@@ -116,16 +115,10 @@ def _read_question(context: click.Context, given: dict[str, Any]) -> dict[str, A
             raise click.UsageError(f"Missing option '{OPTIONS[name]}'.", context)
     if given["no_options"] and given["options"]:
         raise InvalidArgument("--no-options", "stands beside --option; leave one of them out")
-    fields = {"report": given["name"], **{name: given[name] for name in ("attribute", "start", "end", "granularity")}}
-    question = {name: value for name, value in fields.items() if value is not None}
-    question["statistics"] = list(given["statistics"])
-    if given["entities"]:
-        question["entity"] = _read_entity(given["entities"])
-    if given["top"] is not None:
-        question["top"] = given["top"]
-    if given["options"] or given["no_options"]:
-        question["options"] = list(given["options"])
-    return question
+    question = {name: given[name] for name in FIELDS if given[name] not in (None, ())}
+    if "entity" in question:
+        question["entity"] = _read_entity(question["entity"])
+    return question | ({"options": []} if given["no_options"] else {})
 
 
 def _read_entity(texts: Sequence[str]) -> dict[str, str]:
@@ -154,7 +147,7 @@ def _name_report_options() -> Iterator[None]:
 @_with_name
 @with_config
 @with_json
-def explain(as_json: bool, config: str, name: str | None) -> None:
+def explain(as_json: bool, config: str, report: str | None) -> None:
     """Say what a report promises, and how accurate it is.
 
     That is the sum behind its guarantee, and the error of the ranges that are usually asked for: of sums of the fewest
@@ -180,10 +173,10 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     finally:
         catalog.close()
     with _name_report_options():
-        wanted = list(policies.values()) if policies and name is None else [find_report(name, policies)]
+        wanted = list(policies.values()) if policies and report is None else [find_report(report, policies)]
     sums = guarantees_by_source(policies.values(), tables_by_source(settings))
     found, unknown = _explain_reports(settings, wanted, sums)
-    serial = {"rows": [each.to_dict() for each in found]} if name is None else found[0].to_dict()
+    serial = {"rows": [each.to_dict() for each in found]} if report is None else found[0].to_dict()
     pages = (render_report_explanation(each, unknown) for each in found)
     print_result(serial, lambda: stack(pages), as_json=as_json)
 
@@ -224,7 +217,7 @@ def _explain_reports(
 )
 @with_json
 def reseal(
-    as_json: bool, config: str, name: str | None, start: str, end: str, entities: tuple[str, ...], yes: bool
+    as_json: bool, config: str, report: str | None, start: str, end: str, entity: tuple[str, ...], yes: bool
 ) -> None:
     """Include rows that came too late: seal a range again. For owners.
 
@@ -240,12 +233,12 @@ def reseal(
     from sfumato.cli.terminal.report import render_reseal
     from sfumato.session import Session
 
-    options: dict[str, Any] = {"start": start, "end": end, "entity": _read_entity(entities) or None}
+    options: dict[str, Any] = {"start": start, "end": end, "entity": _read_entity(entity) or None}
     asks = not yes and not as_json and output.is_interactive()
     with _name_report_options(), Session(config, finish=False) as session:
-        found = session.reseal(name, dry=True, **options)
+        found = session.reseal(report, dry=True, **options)
         if found.places and (yes or (asks and _confirm(found))):
-            found = session.reseal(name, **options)
+            found = session.reseal(report, **options)
     print_result(found.to_dict(), lambda: render_reseal(found, asked=asks), as_json=as_json)
 
 

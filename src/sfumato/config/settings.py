@@ -31,14 +31,6 @@ def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-LEDGER_URLS = {
-    "sqlite": r"sqlite:(?!:memory:$).+",  # a file: books in memory would forget what was spent
-    "postgresql": r"postgresql://.*",
-    "postgres": r"postgres://.*",
-}
-"""The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """`fence` is the path of a file or a folder, or the URL of a database. Without it, a file in the state folder."""
