@@ -119,12 +119,12 @@ class Session:
         planned = self._plan(request, analyst, now)
         if call is None:
             return answer(planned, self._runtime, now)
-        found = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
-        if not found.receipt.repeat:
-            return found
+        reply = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
+        if not reply.receipt.repeat:
+            return reply
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
         paid = self._runtime.ledger.earlier_call(self._own(analyst), call)
-        return found if paid is None or paid.free else self._recall_call(paid, analyst, now) or found
+        return reply if paid is None or paid.free else self._recall_call(paid, analyst, now) or reply
 
     def _plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
         """The planned request. A list of a domain whose histogram is paid for is read off that, for nothing."""
@@ -319,29 +319,29 @@ class Session:
 
     def _answer_again(self, earlier: EarlierCall, request: RequestLike, analyst: str, now: datetime) -> Answer:
         """The answer of an earlier call. Where it was not answered yet, it is answered now."""
-        found = self._recall_call(earlier, analyst, now)
-        if found is not None:
-            return found
+        reply = self._recall_call(earlier, analyst, now)
+        if reply is not None:
+            return reply
         reservation = self._runtime.ledger.reservation(self._own(analyst), earlier.digest)
         planned = None if reservation is None else self._planner.resume(reservation, now)
         if planned is not None:
             answer(planned, self._runtime, now, resume=True)
-        found = self._recall_call(earlier, analyst, now)  # as it first left, also if another thread settled it
-        if found is None:
+        reply = self._recall_call(earlier, analyst, now)  # as it first left, also if another thread settled it
+        if reply is None:
             self._planner.plan(request, analyst, now)  # raises where it may not be asked any more
             raise Conflict(CLOSED_CALL, reused=True)
-        return found
+        return reply
 
     def _recall_call(self, earlier: EarlierCall, analyst: str, now: datetime) -> Answer | None:
         """The answer of an earlier call with the receipt that the call had: the first one, or that of a repeat."""
         try:
-            found = self._recall(earlier.digest, analyst, now)
+            reply = self._recall(earlier.digest, analyst, now)
         except NotFound:
             return None
         if not earlier.free:
-            return found
+            return reply
         left = self._budget(analyst, now).accounts[0].left
-        return replace_fields(found, receipt=replace_fields(found.receipt, charge=NOTHING, left=left, repeat=True))
+        return replace_fields(reply, receipt=replace_fields(reply.receipt, charge=NOTHING, left=left, repeat=True))
 
     def _recall(self, digest: str, analyst: str, now: datetime) -> Answer:
         settled = None

@@ -71,12 +71,12 @@ def select_list(sql: str, columns: Mapping[str, str], measure: str | None) -> li
     except SqlglotError:
         tree = None
     known = {name.casefold(): name for name in columns}
-    named: list[tuple[str, str]] = []
+    names: list[tuple[str, str]] = []
     for item in tree.expressions if isinstance(tree, exp.Select) else ():
         node = item.unalias()
         column = known.get(node.name.casefold() if isinstance(node, exp.Column) else "", measure)
         if column is None:
             break
-        named.append((item.alias or column, column))
-    whole = tree is not None and len(named) == len(tree.expressions) and {column for _, column in named} == {*columns}
-    return named if whole else [(name, name) for name in columns]
+        names.append((item.alias or column, column))
+    whole = tree is not None and len(names) == len(tree.expressions) and {column for _, column in names} == {*columns}
+    return names if whole else [(name, name) for name in columns]

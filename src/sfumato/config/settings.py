@@ -125,8 +125,8 @@ class TableSettings:
         for problem in self.problems(schema, domains, abilities):
             raise problem
         columns = {name: self._column(name, schema, domains) for name in self.columns}
-        made = TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
-        return replace(made, abilities=abilities)
+        policy = TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+        return replace(policy, abilities=abilities)
 
     def problems(
         self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], abilities: Abilities = USUAL
@@ -326,8 +326,8 @@ class ReportSettings:
 
     def public_tables(self) -> tuple[str, ...]:
         """The tables that list its domains and its entities."""
-        listed = [each.domain.table for each in self.attributes.values() if isinstance(each.domain, Reference)]
-        return (*listed, *([] if self.entities is None else [self.entities]))
+        domains = [each.domain.table for each in self.attributes.values() if isinstance(each.domain, Reference)]
+        return (*domains, *([] if self.entities is None else [self.entities]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,13 @@ def find_guarantee(
     reach = reaches(config, config.analysts if analyst is None else [analyst])
     sources = source_totals(config, guarantees, views, analyst=analyst, role=role)
     reports = [name for source in sources for name in source.reports.names]
-    found = {name: guarantees.get(name) for name in config.reports if name in reports}
+    promises = {name: guarantees.get(name) for name in config.reports if name in reports}
     return Guarantee(
         analyst=analyst,
         accounts=[promise(config, account, reach.get(account.name, Reach())) for account in accounts],
-        reports={name: None if each is None else cast(ReportPromise, each.to_dict()) for name, each in found.items()},
+        reports={
+            name: None if each is None else cast(ReportPromise, each.to_dict()) for name, each in promises.items()
+        },
         sources=sources,
     )
 

@@ -142,8 +142,8 @@ def smallest(losses: Iterable[Loss | None]) -> Loss | None:
     """The one that promises most, of several that all hold; None if none of them is a bound."""
 
     def epsilon(loss: Loss) -> float:
-        found = loss.person().epsilon
-        return math.inf if found is None else found
+        value = loss.person().epsilon
+        return math.inf if value is None else value
 
     return min((each for each in losses if each is not None), key=epsilon, default=None)
 

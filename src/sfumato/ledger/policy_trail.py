@@ -40,18 +40,18 @@ class PolicyChange:
 
 def settings_in_force(config: Config) -> dict[str, str]:
     """The settings that decide who may spend how much on what, each as text."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, budget in config.budgets.items():
         prices = {each.name: getattr(budget.prices, each.name) for each in fields(budget.prices)}
         amounts = {"information": budget.cap.information, "calls": budget.cap.calls}
-        found |= _settings(f"budgets.{name}", amounts | prices | _others(budget, "prices", "cap"))
+        settings |= _settings(f"budgets.{name}", amounts | prices | _others(budget, "prices", "cap"))
     for name, analyst in config.analysts.items():
-        found |= _settings(f"analysts.{name}", _others(analyst))
+        settings |= _settings(f"analysts.{name}", _others(analyst))
     for name, organisation in config.organisations.items():
-        found |= _settings(f"organisations.{name}", {"budget": organisation})
+        settings |= _settings(f"organisations.{name}", {"budget": organisation})
     for name, table in config.tables.items():
-        found |= _settings(f"tables.{name}", {"cap": table.cap, "parts": table.parts})
-    return found
+        settings |= _settings(f"tables.{name}", {"cap": table.cap, "parts": table.parts})
+    return settings
 
 
 def record_policy(ledger: Ledger, config: Config, now: datetime) -> None:
@@ -78,13 +78,13 @@ def policy_changes(ledger: Ledger) -> list[PolicyChange]:
     with ledger.reading() as books:
         entries = books.policies()
     known: dict[str, str] = {}
-    found: list[PolicyChange] = []
+    history: list[PolicyChange] = []
     for at, note in entries:
         names = sorted([*note["set"], *note["unset"]])
         changes = [SettingChange(name, known.get(name), note["set"].get(name)) for name in names]
-        found.append(PolicyChange(at, note["user"], note["file"], tuple(changes)))
+        history.append(PolicyChange(at, note["user"], note["file"], tuple(changes)))
         _apply(known, note)
-    return found[::-1]
+    return history[::-1]
 
 
 def _latest(books: Books) -> dict[str, str]:

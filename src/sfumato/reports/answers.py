@@ -31,7 +31,7 @@ from sfumato.wire.report import raising_options, raising_words
 
 def make_report(
     planned: PlannedReport,
-    found: Mapping[Place, Seal],
+    seals: Mapping[Place, Seal],
     promise: ReportGuarantee,
     standing: AccountStanding,
     *,
@@ -41,7 +41,7 @@ def make_report(
     request, policy = planned.request, planned.request.policy
     cells: dict[Which, Array] = {}
     for block in planned.blocks:
-        for name, array in zip(block.statistics, vectors(block, found), strict=True):
+        for name, array in zip(block.statistics, vectors(block, seals), strict=True):
             cells[name, block.attribute] = array
     shown, other_rows = planned.numbers.compute(cells), planned.numbers.saw_other_rows(cells)
     numbers = {name: shown[name, request.attribute][:, planned.place] for name in request.statistics}
@@ -67,8 +67,8 @@ def make_report(
             left=standing.left,
             resets=standing.resets,
             error95=_errors(planned, plain=other_rows),
-            data_version=f"seal {max(seal.number for seal in found.values())}",
-            digest=planned.digest(found),
+            data_version=f"seal {max(seal.number for seal in seals.values())}",
+            digest=planned.digest(seals),
             repeat=repeat,
             guarantee=cast(ReportPromise, promise.to_dict()),
         ),

@@ -76,8 +76,8 @@ class Entities:
             return ()
         depth = max(map(self.levels.index, names))
         level, name = self.levels[depth], names[self.levels[depth]]
-        found = self._by_name.get((depth, name), ()) if self.listed else self._whole_path(names, depth)
-        seen = [path for path in found if self._fits(path, names) and self.visible(path, tenancy)]
+        paths = self._by_name.get((depth, name), ()) if self.listed else self._whole_path(names, depth)
+        seen = [path for path in paths if self._fits(path, names) and self.visible(path, tenancy)]
         if not seen:
             raise NotFound(f"there is no {level} {name[:60]!r} that you may ask about")
         if len(seen) > 1:
@@ -93,8 +93,8 @@ class Entities:
         if not isinstance(entity, Mapping) or (self.levels and not entity):
             raise NotSupported(shape, field="entity")
         for level, name in entity.items():
-            named = isinstance(name, str) or (type(name) is int and abs(name) < 2**63)
-            if level not in self.levels or not named:
+            is_name = isinstance(name, str) or (type(name) is int and abs(name) < 2**63)
+            if level not in self.levels or not is_name:
                 raise NotSupported(shape, field="entity")
         return {level: str(name) for level, name in entity.items()}
 
