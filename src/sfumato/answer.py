@@ -27,7 +27,7 @@ from sfumato.config import Config
 from sfumato.errors import BudgetExhausted, Failed, NotSupported, SfumatoError
 from sfumato.ledger import Debit, Reservation, Revealed, accounts_of
 from sfumato.mechanisms import Release, Rng, context
-from sfumato.query.listing import Listing, read_listing
+from sfumato.query.listing import Listing
 from sfumato.query.plan import Key, Plan, plan
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.predicate import EVERYTHING
@@ -234,11 +234,6 @@ class Planner:
                 while len(self._plans) > self.MAX_PLANS:
                     self._plans.popitem(last=False)
         return planned
-
-    def listing(self, request: RequestLike, analyst: str, now: datetime) -> Listing | None:
-        """The listing that a request in SQL asks for, if it is one."""
-        sql = request.get("sql") if isinstance(request, Mapping) and len(request) == 1 else request
-        return read_listing(sql, self._catalog.policy_of(analyst, now)) if isinstance(sql, str) else None
 
     def resume(self, reservation: Reservation, now: datetime) -> PlannedRequest | None:
         """The planned request behind a reservation, if it still means the same."""

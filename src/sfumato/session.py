@@ -36,6 +36,7 @@ from sfumato.ledger import (
 from sfumato.ledger.cells import Seals
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step
+from sfumato.query.listing import read_listing
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
 from sfumato.query.request import RequestLike
@@ -113,7 +114,7 @@ class Session:
             earlier = self._runtime.ledger.earlier_call(self._own(analyst), call)
             if earlier is not None:
                 return self._answer_again(earlier, request, analyst, now)
-        listing = self._planner.listing(request, analyst, now)
+        listing = read_listing(request, self._catalog.policy_of(analyst, now))
         if listing is not None:
             return answer_listing(listing, self._catalog.policy(now), self._budget(analyst, now).accounts[0])
         planned = self._plan(request, analyst, now)
@@ -144,7 +145,7 @@ class Session:
         """What a request would cost this analyst and how accurate it would be. Free; no row is read."""
         self._check_right(analyst, "estimate")
         now = self._clock()
-        if self._planner.listing(request, analyst, now) is not None:
+        if read_listing(request, self._catalog.policy_of(analyst, now)) is not None:
             left = self._budget(analyst, now).accounts[0].left
             free = ChargeRange(NOTHING, NOTHING)
             return Estimate(mechanism="policy", charge=free, error95={}, left=left, answers_left=None)
