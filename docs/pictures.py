@@ -40,7 +40,7 @@ def draw(target: Path) -> None:
 
 
 def fixed_bytes(seed: bytes) -> Callable[[int], bytes]:
-    """Stands in for `os.urandom`. Never outside this script: noise that can be predicted protects nobody."""
+    """Stands in for `os.urandom`. Never outside this script: noise that can be predicted protects no person."""
     calls = itertools.count()
     return lambda size: hashlib.shake_256(seed + str(next(calls)).encode()).digest(size)
 

@@ -110,9 +110,9 @@ def _entry(name: str, thing: object) -> str:
 
 
 def _signature(thing: Callable[..., object]) -> str:
-    """Annotations are text in the code; as such they are told, without their quotes. Functions have no form as text."""
-    told = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
-    return re.sub(r"<function [^>]*(<lambda>)? at 0x[0-9a-f]+>", "...", told)
+    """Annotations are text in the code and are written without quotes. Functions have no form as text."""
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    return re.sub(r"<function [^>]*(<lambda>)? at 0x[0-9a-f]+>", "...", text)
 
 
 def _methods(thing: type) -> str:
@@ -156,8 +156,8 @@ def stub() -> str:
     renamed = sfumato.OTHER_NAMES
     imports = (f"from {home} import {name} as {name}" for name, home in sfumato.PUBLIC.items() if name not in renamed)
     others = (f"{name} = {of}" for name, of in renamed.items())
-    told = "\n".join([*sorted(imports), "", *others])
-    return f"# Written by `make docs` from the table in __init__.py.\n{told}\n\n{_STUB_END}"
+    names = "\n".join([*sorted(imports), "", *others])
+    return f"# Written by `make docs` from the table in __init__.py.\n{names}\n\n{_STUB_END}"
 
 
 _STUB_END = """\

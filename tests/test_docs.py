@@ -103,6 +103,30 @@ def test_links_lead_somewhere(page):
         assert link.startswith("https://") or (page.parent / link).exists(), link
 
 
+ABOUT_CODE = [
+    *(ROOT / "docs" / "how-to").glob("add-*.md"),
+    *(ROOT / "docs" / "explanation").glob("*.md"),
+    *(ROOT / "proofs").glob("*.md"),
+]
+OTHER_NAMES = {"pg_dump", "SQLITE_FULL"}
+
+
+@pytest.fixture(scope="module")
+def names_of_code() -> set[str]:
+    """All names in the code, and the names of its files."""
+    files = [path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    words = (re.findall(r"\w+", path.read_text(encoding="utf-8")) for path in files)
+    return {path.stem for path in files}.union(*words)
+
+
+@pytest.mark.parametrize("page", sorted(ABOUT_CODE), ids=ids)
+def test_names_of_code_are_there(page, names_of_code):
+    """Names with an underscore, in backticks: those of functions, attributes, settings and files."""
+    for code in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
+        for name in set(re.findall(r"\w*_\w+", code, re.ASCII)) - OTHER_NAMES:
+            assert name in names_of_code, f"{code}: there is no {name}"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=ids)
 def test_docstring_examples(path):
     name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")

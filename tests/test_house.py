@@ -89,6 +89,20 @@ def test_limits_are_called_max() -> None:
     assert [place(path) for path in FILES if wrong.search(path.read_text("utf-8"))] == []
 
 
+def test_words_are_plain() -> None:
+    """In the code but for that of releases, and in the pages that are written by hand."""
+    wrong = re.compile(r"\b(?:told|nobody|somebody|whoever|anew)\b", re.IGNORECASE)
+    code = [path for path in FILES if not place(path).startswith("release/")]
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "reference"]
+    found = {
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in [*code, *pages, ROOT / "README.md", ROOT / "SECURITY.md"]
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if wrong.search(line)
+    }
+    assert found == set()
+
+
 def test_duckdb_is_imported_where_it_is_allowed() -> None:
     found = {
         place(path)

@@ -67,11 +67,16 @@ def test_the_clock_is_read_once_per_call(world: World) -> None:
 
     with Session(world.folder / "sfumato.toml", clock=clock) as session:
         calls = {
-            "ask": lambda: session.ask(QUESTION, analyst="anna"),
+            "ask": lambda: session.ask("SELECT region, members FROM engagements GROUP BY region", analyst="anna"),
             "again": lambda: session.ask(QUESTION, analyst="anna"),
             "estimate": lambda: session.estimate(QUESTION, analyst="anna"),
             "budget": lambda: session.budget("anna"),
+            "recall": lambda: session.recall(digest, analyst="anna"),
+            "tables": lambda: session.tables("anna"),
+            "me": lambda: session.me("anna"),
+            "finish": session.finish,
         }
+        digest = session.ask(QUESTION, analyst="anna").receipt.digest
         for name, call in calls.items():
             read.clear()
             call()

@@ -27,7 +27,7 @@ from sfumato.config import Config
 from sfumato.errors import BudgetExhausted, Failed, NotSupported, SfumatoError
 from sfumato.ledger import Debit, Reservation, Revealed, accounts_of
 from sfumato.mechanisms import Release, Rng, context
-from sfumato.query.listing import Listing, read_listing
+from sfumato.query.listing import Listing
 from sfumato.query.plan import Key, Plan, plan
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.predicate import EVERYTHING
@@ -65,7 +65,7 @@ def answer(planned: PlannedRequest, runtime: Runtime, now: datetime, *, resume: 
     except BudgetExhausted as refusal:
         raise _add_way_out(refusal, debit, plan, runtime, now) from None
     stored = revealed.get(settled.body) or StoredAnswer.from_json(settled.body)
-    return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
+    return stored.complete(settled)
 
 
 def answer_listing(listing: Listing, policy: Policy, standing: AccountStanding) -> Answer:
@@ -95,8 +95,8 @@ def _compute(plan: Plan, runtime: Runtime, nonce: bytes) -> str:
     if plan.domain is None:
         exact = [(row[0] if len(row) == 2 else row[:-1], row[-1]) for row in rows]
     else:
-        found = {key: row[-1] for row in rows if (key := _key(plan, row[:-1])) is not None}
-        exact = {key: found.get(key, 0) for key in plan.domain}
+        counts = {key: row[-1] for row in rows if (key := _key(plan, row[:-1])) is not None}
+        exact = {key: counts.get(key, 0) for key in plan.domain}
     release = plan.full.release(exact, Rng.keyed(runtime.key, context(atom=plan.atom, nonce=nonce)))
     noisy = [[[cell(part) for part in (key if isinstance(key, tuple) else (key,))], n] for key, n in release.rows]
     ending = {"stopped": release.stopped, "complete": release.complete}
@@ -105,9 +105,9 @@ def _compute(plan: Plan, runtime: Runtime, nonce: bytes) -> str:
 
 def _key(plan: Plan, cells: tuple[Any, ...]) -> Key | None:
     """None for what no domain holds: a number of too many digits, which the engine took for one of the domain."""
-    described = zip(plan.columns, plan.types, cells, strict=True)
+    triples = zip(plan.columns, plan.types, cells, strict=True)
     try:
-        return tuple(read_value(name, kind, cell) for name, kind, cell in described)
+        return tuple(read_value(name, kind, cell) for name, kind, cell in triples)
     except NotSupported:
         if "number" in plan.types:
             return None
@@ -155,9 +155,9 @@ def _reveal(planned: PlannedRequest, revealed: dict[str, StoredAnswer], payload:
         visible=None if plan.full.visible is None else Visible(*plan.full.visible),
     )
     notes: list[Note | str] = [*_notes(planned, shown)]
-    made = StoredAnswer(columns=columns, rows=rows, stopped=shown.stopped, receipt=receipt, notes=notes)
-    body = made.to_json().decode()
-    revealed[body] = made
+    stored_answer = StoredAnswer(columns=columns, rows=rows, stopped=shown.stopped, receipt=receipt, notes=notes)
+    body = stored_answer.to_json().decode()
+    revealed[body] = stored_answer
     return Revealed(body, shown.steps)
 
 
@@ -235,11 +235,6 @@ class Planner:
                     self._plans.popitem(last=False)
         return planned
 
-    def listing(self, request: RequestLike, analyst: str, now: datetime) -> Listing | None:
-        """The listing that a request in SQL asks for, if it is one."""
-        sql = request.get("sql") if isinstance(request, Mapping) and len(request) == 1 else request
-        return read_listing(sql, self._catalog.policy_of(analyst, now)) if isinstance(sql, str) else None
-
     def resume(self, reservation: Reservation, now: datetime) -> PlannedRequest | None:
         """The planned request behind a reservation, if it still means the same."""
         try:
@@ -255,18 +250,18 @@ class Planner:
 
     def _plan(self, request: Request, policy: Policy, analyst: str, *, whole_domain: bool = False) -> PlannedRequest:
         prices = self._config.budgets[self._config.analyst(analyst).budget].prices
-        made = plan(request, policy, prices, self._epoch, whole_domain=whole_domain)
+        query_plan = plan(request, policy, prices, self._epoch, whole_domain=whole_domain)
         debit = Debit(
             analyst=analyst,
-            accounts=accounts_of(self._config, analyst, made.table),
-            digest=made.digest,
-            atom=made.atom,
+            accounts=accounts_of(self._config, analyst, query_plan.table),
+            digest=query_plan.digest,
+            atom=query_plan.atom,
             epoch=self._epoch,
-            version=made.data_version,
-            request=made.request,
-            worst=made.mechanism.worst,
-            row_filter=filter_text(policy.tables[made.table]),
+            version=query_plan.data_version,
+            request=query_plan.request,
+            worst=query_plan.mechanism.worst,
+            row_filter=filter_text(policy.tables[query_plan.table]),
         )
-        by_picks = made.mechanism.name == "known_gumbel"
+        by_picks = query_plan.mechanism.name == "known_gumbel"
         histogram = self._plan(request, policy, analyst, whole_domain=True) if by_picks else None
-        return PlannedRequest(made, debit, histogram)
+        return PlannedRequest(query_plan, debit, histogram)

@@ -80,8 +80,8 @@ class Catalog:
         if self._policy[0] != versions:
             moment = zip(tables.items(), versions, strict=True)
             # A table without measures is there for reports alone.
-            built = {name: self._table(table, version) for (name, table), version in moment if table.measures}
-            self._policy = (versions, Policy(built, tuple(self._config.reports)))
+            policies = {name: self._table(table, version) for (name, table), version in moment if table.measures}
+            self._policy = (versions, Policy(policies, tuple(self._config.reports)))
         return self._policy[1]
 
     def policy_of(self, analyst: str, now: datetime) -> Policy:
@@ -93,7 +93,7 @@ class Catalog:
             return policy
         known = self._views.get((tables, who.where))
         if known is None or known[0] is not policy:
-            built = {
+            policies = {
                 name: replace(table, row_filter=self._row_filter(analyst, table))
                 for name, table in policy.tables.items()
                 if tables is None or name in tables
@@ -101,7 +101,7 @@ class Catalog:
             reports = [
                 name for name, report in self._config.reports.items() if tables is None or report.table in tables
             ]
-            known = self._views[tables, who.where] = policy, Policy(built, tuple(reports))
+            known = self._views[tables, who.where] = policy, Policy(policies, tuple(reports))
         return known[1]
 
     def _row_filter(self, analyst: str, table: TablePolicy) -> Predicate:

@@ -90,7 +90,7 @@ class BudgetExhausted(Refused):
     """The charge `asked` does not fit into what is `left` on `account` until it `resets`.
 
     `longest` is the length of the longest list that would fit, and `instead` are requests that would. `words` are
-    those of a refusal that was told before, by a service.
+    those of a service's refusal.
     """
 
     def __init__(

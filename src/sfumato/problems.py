@@ -175,12 +175,12 @@ def problem(error: Exception, kind: ProblemType | None = None, *, to_owner: bool
     """
     kind = kind or problem_type(error, to_owner=to_owner)
     detail = str(error) if to_owner else kind.detail or str(error)
-    found = Problem(type=PLACE + kind.name, title=kind.title, status=kind.status, detail=detail)
+    record = Problem(type=PLACE + kind.name, title=kind.title, status=kind.status, detail=detail)
     if not isinstance(error, BudgetExhausted):
-        return found
+        return record
     charges = {"asked": error.asked, "left": error.left}
     known = {name: charge for name, charge in charges.items() if isinstance(charge, Charge)}
-    return replace(found, **known, resets=error.resets, instead=[dict(request) for request in error.instead])
+    return replace(record, **known, resets=error.resets, instead=[dict(request) for request in error.instead])
 
 
 def read_problem(serial: Mapping[str, Any]) -> SfumatoError:

@@ -36,6 +36,7 @@ from sfumato.ledger import (
 from sfumato.ledger.cells import Seals
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step
+from sfumato.query.listing import read_listing
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
 from sfumato.query.request import RequestLike
@@ -93,7 +94,7 @@ class Session:
             self._ledger = open_ledger(self.config.ledger, self.config.folder)
             record_policy(self._ledger, self.config, now)
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
-            self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key), self._clock)
+            self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key))
             self._planner = Planner(self.config, self._catalog, self._runtime.epoch)
             self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key)
             if finish:
@@ -113,18 +114,18 @@ class Session:
             earlier = self._runtime.ledger.earlier_call(self._own(analyst), call)
             if earlier is not None:
                 return self._answer_again(earlier, request, analyst, now)
-        listing = self._planner.listing(request, analyst, now)
+        listing = read_listing(request, self._catalog.policy_of(analyst, now))
         if listing is not None:
             return answer_listing(listing, self._catalog.policy(now), self._budget(analyst, now).accounts[0])
         planned = self._plan(request, analyst, now)
         if call is None:
             return answer(planned, self._runtime, now)
-        found = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
-        if not found.receipt.repeat:
-            return found
+        reply = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
+        if not reply.receipt.repeat:
+            return reply
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
         paid = self._runtime.ledger.earlier_call(self._own(analyst), call)
-        return found if paid is None or paid.free else self._recall_call(paid, analyst, now) or found
+        return reply if paid is None or paid.free else self._recall_call(paid, analyst, now) or reply
 
     def _plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
         """The planned request. A list of a domain whose histogram is paid for is read off that, for nothing."""
@@ -144,7 +145,7 @@ class Session:
         """What a request would cost this analyst and how accurate it would be. Free; no row is read."""
         self._check_right(analyst, "estimate")
         now = self._clock()
-        if self._planner.listing(request, analyst, now) is not None:
+        if read_listing(request, self._catalog.policy_of(analyst, now)) is not None:
             left = self._budget(analyst, now).accounts[0].left
             free = ChargeRange(NOTHING, NOTHING)
             return Estimate(mechanism="policy", charge=free, error95={}, left=left, answers_left=None)
@@ -225,7 +226,7 @@ class Session:
 
         For owners: it is another version, and each adds the whole guarantee of a version once more, up to what the
         report has promised; `NotSupported` beyond that. With an entity, all above it and all below it go with it: its
-        late rows are in their numbers too. With `dry` nothing is changed, and the cost is told.
+        late rows are in their numbers too. With `dry` nothing is changed, and the cost is returned.
         """
         return self._reports.reseal(report, start=start, end=end, entity=entity, dry=dry, now=self._clock())
 
@@ -297,7 +298,7 @@ class Session:
         return True
 
     def finish(self, which: Callable[[Reservation], bool] = lambda _: True) -> int:
-        """Answer what was reserved and never answered, so that a repeat is free; how many were finished.
+        """Answer what was reserved and never answered. Then a repeat is free. Returns how many were finished.
 
         Where the key or the policy is not the one of the reservation any more, no such answer can be made, and its
         worst case is spent. `which` leaves out what another process may be answering.
@@ -319,29 +320,29 @@ class Session:
 
     def _answer_again(self, earlier: EarlierCall, request: RequestLike, analyst: str, now: datetime) -> Answer:
         """The answer of an earlier call. Where it was not answered yet, it is answered now."""
-        found = self._recall_call(earlier, analyst, now)
-        if found is not None:
-            return found
+        reply = self._recall_call(earlier, analyst, now)
+        if reply is not None:
+            return reply
         reservation = self._runtime.ledger.reservation(self._own(analyst), earlier.digest)
         planned = None if reservation is None else self._planner.resume(reservation, now)
         if planned is not None:
             answer(planned, self._runtime, now, resume=True)
-        found = self._recall_call(earlier, analyst, now)  # as it first left, also if another thread settled it
-        if found is None:
+        reply = self._recall_call(earlier, analyst, now)  # as it first left, also if another thread settled it
+        if reply is None:
             self._planner.plan(request, analyst, now)  # raises where it may not be asked any more
             raise Conflict(CLOSED_CALL, reused=True)
-        return found
+        return reply
 
     def _recall_call(self, earlier: EarlierCall, analyst: str, now: datetime) -> Answer | None:
         """The answer of an earlier call with the receipt that the call had: the first one, or that of a repeat."""
         try:
-            found = self._recall(earlier.digest, analyst, now)
+            reply = self._recall(earlier.digest, analyst, now)
         except NotFound:
             return None
         if not earlier.free:
-            return found
+            return reply
         left = self._budget(analyst, now).accounts[0].left
-        return replace_fields(found, receipt=replace_fields(found.receipt, charge=NOTHING, left=left, repeat=True))
+        return replace_fields(reply, receipt=replace_fields(reply.receipt, charge=NOTHING, left=left, repeat=True))
 
     def _recall(self, digest: str, analyst: str, now: datetime) -> Answer:
         settled = None
@@ -351,8 +352,7 @@ class Session:
             settled = self._runtime.ledger.recall(own, digest, partial(self._paying, analyst), now, allowed=allowed)
         if settled is None:
             raise NotFound("there is no such answer; ask again, which is free where it was answered before")
-        stored = StoredAnswer.from_json(settled.body)
-        return stored.complete(charge=settled.charge, left=settled.left, resets=settled.resets, repeat=settled.repeat)
+        return StoredAnswer.from_json(settled.body).complete(settled)
 
     def _own(self, analyst: str) -> str:
         """The name of an analyst's own account."""

@@ -71,13 +71,12 @@ class SingleFlight:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What answers are made with: the engine of each table, the ledger, the noise key with its epoch, and a clock."""
+    """What answers are made with: the engine of each table, the ledger, and the noise key with its epoch."""
 
     engines: Mapping[str, Engine]
     ledger: Ledger
     key: bytes = field(repr=False)
     epoch: str
-    clock: Callable[[], datetime]
     flights: SingleFlight = field(default_factory=SingleFlight)
 
 
@@ -101,7 +100,7 @@ def without_frames(function: Callable[P, T]) -> Callable[P, T]:
     """Let errors leave `function` without traceback, cause and context: these hold exact counts, or unpaid rows."""
 
     @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
@@ -109,7 +108,7 @@ def without_frames(function: Callable[P, T]) -> Callable[P, T]:
             failure.__cause__ = failure.__context__ = None
         raise failure
 
-    return wrapped
+    return wrapper
 
 
 @without_frames

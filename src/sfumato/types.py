@@ -22,7 +22,7 @@ Value: TypeAlias = str | int | Fraction | bool | date | datetime
 
 MAX_TEXT = 1000
 MAX_DIGITS = 15  # before the point
-MAX_PLACES = 25  # after it: what a double such as 0.0033333333333333335 needs, so that a key can be asked for again
+MAX_PLACES = 25  # after it: a double such as 0.0033333333333333335 needs them to be asked for again as a key
 MAX_NUMBER_LENGTH = 45  # characters of a number
 MAX_INTEGER = 2**62
 
@@ -234,7 +234,7 @@ TYPES: Mapping[str, TypeRow] = {
             example="'2026-11-15 08:30:00'",
             read=read_timestamp,
             python=datetime,
-            json_schema={"type": "string"},  # without a zone, so that it is no "date-time" of RFC 3339
+            json_schema={"type": "string"},  # without a zone it is no "date-time" of RFC 3339
             from_json=datetime.fromisoformat,
             from_csv=datetime.fromisoformat,
             to_csv=lambda cell: cell.isoformat(sep=" "),

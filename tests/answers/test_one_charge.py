@@ -46,7 +46,7 @@ def test_many_spellings_are_charged_once(number, tmp_path):
     policy, coin, engine = Policy({"engagements": ENGAGEMENTS}), random.Random(number), Empty()
     (tmp_path / "books").mkdir()
     with open_ledger(LedgerSettings("sqlite:l.db", tmp_path / "fence"), tmp_path / "books") as ledger:
-        runtime = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch", lambda: NOW)
+        runtime = Runtime({"engagements": engine}, ledger, b"k" * 32, "epoch")
         given = []
         for _ in range(SPELLINGS):
             sql = spellings.spelled(spellings.QUESTIONS[number], coin)

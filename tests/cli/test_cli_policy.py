@@ -124,8 +124,8 @@ class TestOneSource:
         assert [each["tables"] for each in found] == [["engagements", "payroll"], ["ads"], ["clicks"]]
         assert found == run_json(world, "policy", "explain")["sources"]
         page = run(world, "policy", "check")
-        assert "engagements and payroll are 2 names for one source. All that is told about" in page
-        assert "the rows of ads has no bound for one person: a report has no cap on the events" in page
+        assert "engagements and payroll are 2 names for one source. All results about" in page
+        assert "all results about the rows of ads: a report has no cap on the events" in page
 
     def test_views_are_named(self, world: World) -> None:
         with duckdb.connect(str(world.database)) as connection:
@@ -138,7 +138,7 @@ class TestOneSource:
             [],
             [],
         ]
-        assert "engagements is a view: what is told about the tables beneath" in run(world, "policy", "explain")
+        assert "engagements is a view: results about the tables beneath" in run(world, "policy", "explain")
 
 
 class TestPlan:

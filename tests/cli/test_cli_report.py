@@ -139,7 +139,7 @@ class TestAsking:
         assert {row.split()[0] for row in rows[1:3]} == {"pilot", "clown"}
         assert "█" in rows[0]
         assert "epsilon 84 for one event, over all that is asked under this policy" in page
-        assert "a report debits nobody" in page
+        assert "a report debits no account" in page
 
     def test_json_is_the_answer_and_a_repeat_is_the_same(self) -> None:
         first, again = (run_json("report", *ASK, *MARCH, "--attribute", "job_title", "--top", "2") for _ in range(2))

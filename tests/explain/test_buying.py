@@ -10,7 +10,7 @@ import pytest
 from sfumato.accounting import Charge, epsilon
 from sfumato.errors import InvalidArgument
 from sfumato.explain.buying import EPSILON, PRICES, plan_budget
-from sfumato.explain.losses import TOLD_AT
+from sfumato.explain.losses import SHOWN_AT
 from sfumato.query.policy import Prices
 from tests.helpers.promises import ANNA, TABLE, config, promise
 
@@ -19,7 +19,7 @@ from tests.helpers.promises import ANNA, TABLE, config, promise
 def test_the_budget_keeps_to_epsilon_and_one_unit_more_would_not(value: str) -> None:
     plan = plan_budget(Fraction(value))
     cap = plan.budget.cap
-    given = PRICES.epsilon_per, PRICES.delta_per, TOLD_AT
+    given = PRICES.epsilon_per, PRICES.delta_per, SHOWN_AT
     assert epsilon(cap.information, cap.calls, *given) <= float(value)
     more = cap.information + 1
     assert epsilon(more, min(more, 500), *given) > float(value)
@@ -31,7 +31,7 @@ def test_calls_are_as_many_as_units_while_their_delta_is_small() -> None:
     """A call goes with a unit at least, so more would never be used."""
     assert plan_budget(8).budget.cap == Charge(320, 320)
     assert plan_budget(30).budget.cap == Charge(2838, 500)
-    fewer_calls = epsilon(320, 15, PRICES.epsilon_per, PRICES.delta_per, TOLD_AT)
+    fewer_calls = epsilon(320, 15, PRICES.epsilon_per, PRICES.delta_per, SHOWN_AT)
     assert fewer_calls > 7.9  # what 305 calls cost is nearly nothing
 
 

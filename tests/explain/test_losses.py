@@ -1,4 +1,4 @@
-"""From what is told to (epsilon, delta): it holds, it is rounded up, and parts add up."""
+"""From losses to (epsilon, delta): it holds, it is rounded up, and parts add up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.accounting.groups import gumbel_group_delta
 from sfumato.explain.losses import (
     GROUPS,
     NO_BOUND,
-    TOLD_AT,
+    SHOWN_AT,
     Loss,
     add,
     bound,
@@ -48,7 +48,7 @@ def test_so_many_calls_that_there_is_no_delta() -> None:
 
 @pytest.mark.parametrize(("information", "calls"), [(1, 0), (21, 1), (320, 320), (3000, 30), (3000, 300)])
 def test_a_budget_is_what_accounting_says_rounded_up(information: int, calls: int) -> None:
-    exact = epsilon(information, calls, PRICES.epsilon_per, PRICES.delta_per, TOLD_AT)
+    exact = epsilon(information, calls, PRICES.epsilon_per, PRICES.delta_per, SHOWN_AT)
     found = loss(information, calls).person()
     assert found.epsilon is not None
     assert exact <= found.epsilon < exact + 0.01
@@ -64,7 +64,7 @@ def test_reports_add_their_epsilon_or_their_square_whichever_is_less() -> None:
     asked = loss(320, 320)
     alone = asked.person().epsilon or 0
     small, large = (asked + Loss.of_report(Fraction(each)) for each in ("0.1", "20"))
-    spare = TOLD_AT - 320 * PRICES.delta_per
+    spare = SHOWN_AT - 320 * PRICES.delta_per
     assert small.person().epsilon == math.ceil(100 * zcdp_epsilon(asked.rho + Fraction(1, 200), spare)) / 100
     assert small.person().epsilon < alone + 0.1
     assert large.person().epsilon == pytest.approx(alone + 20, abs=0.011)
@@ -75,7 +75,7 @@ def test_reports_add_their_epsilon_or_their_square_whichever_is_less() -> None:
 @pytest.mark.parametrize("text", ["0", "0.01", "1", "5", "30.61", "1e6"])
 def test_a_bet_is_won_as_often_as_the_best_test_wins_at_most(text: str) -> None:
     """(e^epsilon + delta) / (1 + e^epsilon): the corner of the trade-off curve (Kairouz, Oh, Viswanath 2015)."""
-    wins, value = bound(Fraction(text), TOLD_AT).wins, float(text)
+    wins, value = bound(Fraction(text), SHOWN_AT).wins, float(text)
     exact = (1 + 1e-7 * math.exp(-value)) / (1 + math.exp(-value))
     assert min(exact, 1) <= wins <= min(exact + 0.0001, 1)
 

@@ -77,22 +77,22 @@ class TestAccounts:
 class TestSources:
     def test_a_total(self) -> None:
         told = describe_source(total(CAPPED + PARTNER + EVERYONE + ANNA))
-        assert told.startswith("All that is told about the rows of t, by questions, releases and reports together: eps")
+        assert told.startswith("All results about the rows of t, of questions, releases and reports together: eps")
         assert told.endswith(" in a year, for one u.")
         assert " per month, and epsilon " in told
         hers = describe_source(total(CAPPED + PARTNER + EVERYONE + ANNA, "anna"))
-        assert "by questions and reports together" in hers
+        assert "of questions and reports together" in hers
 
     def test_no_bound_for_one_person_says_why(self) -> None:
         told = describe_source(total(CAPPED + PARTNER + EVERYONE + ANNA + report("r"), r=guarantee(2, "event")))
         assert told == (
-            "All that is told about the rows of t has no bound for one person: a report has no cap on the events of a "
-            "person (max_events_per_unit)."
+            "There is no bound for one person on all results about the rows of t: a report has no cap on the events of "
+            "a person (max_events_per_unit)."
         )
 
     def test_two_names(self) -> None:
         told = describe_source(total(ENGINE + table("a") + table("b") + PARTNER + ANNA))
-        assert told.startswith("a and b are 2 names for one source. All that is told about the rows of a and b, by")
+        assert told.startswith("a and b are 2 names for one source. All results about the rows of a and b, ")
 
     def test_what_is_left_open(self) -> None:
         found = total(TABLE + PARTNER + ANNA + report("r"), r=guarantee(2))
@@ -101,7 +101,7 @@ class TestSources:
         assert told[1].startswith("Several people together, by questions and reports, over one period: 2 people have")
         assert told[2] == "No cap bounds what is asked about t by all together."
         seen = SourceTotal.from_dict(found.to_dict() | {"views": ["t"]})
-        assert "t is a view: what is told about the tables beneath" in " ".join(describe_source_parts(seen))
+        assert "t is a view: results about the tables beneath" in " ".join(describe_source_parts(seen))
 
 
 class TestTheRest:
@@ -142,7 +142,7 @@ class TestWarnings:
         tables = ENGINE + table("a") + table("b", "./t.parquet") + table("c", "c.parquet")
         found = self.warnings(tables + PARTNER + ANNA)
         assert found.keys() == {"tables.b.source"}
-        assert "has rows of tables.a too: what is told under both names adds up, and so do" in found["tables.b.source"]
+        assert "has rows of tables.a too: results under both names add up, and so do" in found["tables.b.source"]
 
     def test_two_units_for_one_source(self) -> None:
         found = self.warnings(ENGINE + table("a") + table("b", unit="household") + PARTNER + ANNA)

@@ -1,4 +1,4 @@
-"""Stores are rows of a table: a new store is a class, its rows, and the inherited contract."""
+"""Stores are rows of a table: a new store is a class, its row, and the inherited contract."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sfumato.accounting import Charge
-from sfumato.config import LEDGER_URLS, LedgerSettings
+from sfumato.config import LedgerSettings
+from sfumato.config.stores import STORES, StoreKind
 from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed
-from sfumato.ledger import STORES, find_store, open_ledger
+from sfumato.ledger import find_store, open_ledger
 from sfumato.ledger.sqlite import SQLiteStore
 from tests.contracts.ledger import answer, reserve, top
 
@@ -26,13 +27,8 @@ class ToyStore(SQLiteStore):
         return cls((folder / url.removeprefix("toy:")).resolve())
 
 
-def test_every_url_that_a_configuration_may_have_names_a_store():
-    assert STORES.keys() == LEDGER_URLS.keys()
-
-
-def test_a_new_store_is_a_class_and_its_rows(tmp_path, monkeypatch):
-    monkeypatch.setitem(LEDGER_URLS, "toy", "toy:.+")
-    monkeypatch.setitem(STORES, "toy", ToyStore)
+def test_a_new_store_is_a_class_and_its_row(tmp_path, monkeypatch):
+    monkeypatch.setitem(STORES, "toy", StoreKind(f"{__name__}:ToyStore", "toy:.+"))
     (tmp_path / "ledger").mkdir()
     with open_ledger(LedgerSettings("toy:books.db", tmp_path / "fence"), tmp_path / "ledger") as ledger:
         assert answer(ledger, top()).charge == Charge(5, 1)

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import consistency
-from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settled, split_tree
+from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settle, split_tree
 
 pytestmark = pytest.mark.slow  # many trees
 
@@ -167,11 +167,11 @@ def test_a_column_does_not_depend_on_its_neighbours():
     measured, variances = random.normal(50, 70, (441, 9)), random.uniform(0.1, 9, 441)
     floors = random.integers(0, 9, (441, 9))
     together = least_squares(tree, measured, variances)
-    numbers = settled(tree, together, floors)
+    numbers = settle(tree, together, floors)
     for column in range(9):
         own = slice(column, column + 1)
         assert (least_squares(tree, measured[:, own], variances) == together[:, own]).all()
-        assert (settled(tree, together[:, own], floors[:, own]) == numbers[:, own]).all()
+        assert (settle(tree, together[:, own], floors[:, own]) == numbers[:, own]).all()
 
 
 def needs_of(tree: Tree, floors: list[int]) -> list[int]:
@@ -231,7 +231,7 @@ def columns(wish, largest_floor: int = 12):
 @given(columns(anything) | columns(anything, 2**48))
 def test_settled_keeps_what_it_promises(case):
     tree, wishes, floors = case
-    numbers = settled(tree, wishes, floors)
+    numbers = settle(tree, wishes, floors)
     assert numbers.dtype == np.int64
     assert numbers.shape == wishes.shape
     assert (numbers >= floors).all()
@@ -243,14 +243,14 @@ def test_settled_keeps_what_it_promises(case):
         for parent, kids in children(tree).items():
             exact = projection(column[parent], [wished[kid] for kid in kids], [needs[kid] for kid in kids])
             assert all(abs(column[kid] - x) < 1 + 1e-9 for kid, x in zip(kids, exact, strict=True))
-    assert (settled(tree, wishes, floors) == numbers).all()
+    assert (settle(tree, wishes, floors) == numbers).all()
 
 
 @given(columns(quarters) | columns(huge | quarters, 2**48))
 def test_settled_is_the_exact_projection_rounded_by_largest_remainders(case):
     tree, wishes, floors = case
     expected = [settled_exactly(tree, *column) for column in zip(wishes.T.tolist(), floors.T.tolist(), strict=True)]
-    assert settled(tree, wishes, floors).T.tolist() == expected
+    assert settle(tree, wishes, floors).T.tolist() == expected
 
 
 def test_the_reference_is_the_nearest_point():
@@ -281,8 +281,8 @@ def test_wishes_that_can_be_met_are_met(tree, data):
     wishes = sums.astype(np.int64) @ leaves[:, None]
     tight = data.draw(arrays.arrays(np.bool_, wishes.shape))
     for floors in (np.zeros_like(wishes), wishes, np.where(tight, wishes, wishes // 2)):
-        assert (settled(tree, wishes, floors) == wishes).all()
-        assert (settled(tree, wishes.astype(float), floors) == wishes).all()
+        assert (settle(tree, wishes, floors) == wishes).all()
+        assert (settle(tree, wishes.astype(float), floors) == wishes).all()
 
 
 def test_large_numbers_of_many_children_are_shared_exactly():
@@ -292,7 +292,7 @@ def test_large_numbers_of_many_children_are_shared_exactly():
     leaves = np.diff(np.sort(random.integers(0, BIG, 3000, endpoint=True)), prepend=0)
     leaves[-1] += BIG - leaves.sum()
     agreed = np.concatenate([[BIG], leaves])[:, None]
-    assert (settled(tree, agreed, np.zeros_like(agreed)) == agreed).all()
+    assert (settle(tree, agreed, np.zeros_like(agreed)) == agreed).all()
     wishes = np.array(
         [
             np.full(3001, BIG),
@@ -307,7 +307,7 @@ def test_large_numbers_of_many_children_are_shared_exactly():
     floors = np.zeros(wishes.shape, np.int64)
     floors[1:, ::2] = random.integers(0, 2**41, (3000, 4))
     expected = [settled_exactly(tree, *column) for column in zip(wishes.T.tolist(), floors.T.tolist(), strict=True)]
-    assert settled(tree, wishes, floors).T.tolist() == expected
+    assert settle(tree, wishes, floors).T.tolist() == expected
 
 
 BY_HAND = [
@@ -326,31 +326,31 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("wishes", "floors", "expected"), BY_HAND)
 def test_settled_by_hand(wishes, floors, expected):
-    assert settled(FAMILY, np.array([wishes]).T, np.array([floors]).T).T.tolist() == [expected]
+    assert settle(FAMILY, np.array([wishes]).T, np.array([floors]).T).T.tolist() == [expected]
 
 
 def test_needs_come_from_below():
     wishes = np.array([[10.0, 4, 1, 6, 3, 1]]).T
-    assert settled(UNEVEN, wishes, np.zeros((6, 1), int)).T.tolist() == [[10, 4, 1, 6, 3, 1]]
-    assert settled(UNEVEN, wishes, np.array([[0, 0, 0, 0, 0, 5]]).T).T.tolist() == [[10, 5, 5, 5, 0, 5]]
-    assert settled(UNEVEN, wishes, np.array([[0, 9, 0, 8, 2, 5]]).T).T.tolist() == [[17, 9, 5, 8, 4, 5]]
+    assert settle(UNEVEN, wishes, np.zeros((6, 1), int)).T.tolist() == [[10, 4, 1, 6, 3, 1]]
+    assert settle(UNEVEN, wishes, np.array([[0, 0, 0, 0, 0, 5]]).T).T.tolist() == [[10, 5, 5, 5, 0, 5]]
+    assert settle(UNEVEN, wishes, np.array([[0, 9, 0, 8, 2, 5]]).T).T.tolist() == [[17, 9, 5, 8, 4, 5]]
 
 
 @given(anything, st.integers(0, 20))
 def test_one_node_is_its_rounded_wish_or_its_floor(wish, floor):
-    assert settled(Tree((-1,)), np.array([[wish]]), np.array([[floor]])).tolist() == [[max(round(wish), floor)]]
+    assert settle(Tree((-1,)), np.array([[wish]]), np.array([[floor]])).tolist() == [[max(round(wish), floor)]]
 
 
 @given(anything, st.lists(st.integers(0, 20), min_size=1, max_size=6))
 def test_a_chain_is_one_number(wish, floors):
     tree = Tree(tuple(range(-1, len(floors) - 1)))
     wishes = np.array([[wish], *[[-3.5]] * (len(floors) - 1)])
-    assert set(settled(tree, wishes, np.array([floors]).T).flat) == {max(round(wish), *floors)}
+    assert set(settle(tree, wishes, np.array([floors]).T).flat) == {max(round(wish), *floors)}
 
 
 def test_no_columns():
     for tree in (Tree((-1,)), FAMILY, UNEVEN):
-        found = settled(tree, np.zeros((len(tree), 0)), np.zeros((len(tree), 0), np.int64))
+        found = settle(tree, np.zeros((len(tree), 0)), np.zeros((len(tree), 0), np.int64))
         assert found.shape == (len(tree), 0)
         assert found.dtype == np.int64
 
@@ -359,10 +359,10 @@ def test_many_columns_are_shared_out_in_blocks(monkeypatch):
     random = np.random.default_rng(2)
     wishes, floors = random.normal(5, 9, (6, 100)), random.integers(0, 4, (6, 100))
     before = wishes.copy(), floors.copy()
-    whole = settled(UNEVEN, wishes, floors)
+    whole = settle(UNEVEN, wishes, floors)
     for size in (1, 7, 64):
         monkeypatch.setattr(consistency, "_AT_ONCE", size)
-        assert (settled(UNEVEN, wishes, floors) == whole).all()
+        assert (settle(UNEVEN, wishes, floors) == whole).all()
     assert (wishes == before[0]).all()
     assert (floors == before[1]).all()
 
@@ -371,7 +371,7 @@ def test_a_large_tree():
     random = np.random.default_rng(4)
     tree = Tree((-1, *[0] * 30, *(1 + n % 30 for n in range(1000))))
     measured, floors = random.normal(20, 30, (1031, 1000)), random.integers(0, 5, (1031, 1000))
-    numbers = settled(tree, least_squares(tree, measured, random.uniform(1, 9, 1031)), floors)
+    numbers = settle(tree, least_squares(tree, measured, random.uniform(1, 9, 1031)), floors)
     assert (numbers >= floors).all()
     assert (numbers[1:31].sum(axis=0) == numbers[0]).all()
     assert all((numbers[31 + n :: 30].sum(axis=0) == numbers[1 + n]).all() for n in range(30))
@@ -429,10 +429,10 @@ def test_bad_measurements_are_refused_by_name(argument, value):
 def test_bad_wishes_and_floors_are_refused_by_name(argument, value):
     arguments = {"wishes": np.zeros((4, 2)), "floors": np.zeros((4, 2), np.int64)}
     with pytest.raises(InvalidArgument, match=rf"^{argument}: "):
-        settled(FAMILY, **arguments | {argument: value})
+        settle(FAMILY, **arguments | {argument: value})
 
 
 def test_floors_that_no_int64_can_add_up_are_refused():
     tree = Tree((-1, *[0] * 2048))
     with pytest.raises(InvalidArgument, match=r"^floors: must not add up"):
-        settled(tree, np.zeros((2049, 1)), np.full((2049, 1), BIG))
+        settle(tree, np.zeros((2049, 1)), np.full((2049, 1), BIG))

@@ -143,21 +143,21 @@ def test_whole_numbers_are_listed_if_they_end_and_are_few(intervals, most):
     values = Values.union(intervals)
     everything = tuple(n for n in range(-1, 10) if n in values)
     ends = not {-1, 9} & {*everything}
-    assert values.listed(most) == (everything if ends and len(everything) <= most else None)
+    assert values.list_values(most) == (everything if ends and len(everything) <= most else None)
 
 
 def test_what_has_no_next_value_is_listed_one_by_one():
     a, b, c = "a", Fraction(1, 3), datetime(2026, 11, 15, 8, 30)
     for value in (a, b, c):
-        assert Values.of(value).listed(1) == (value,)
-        assert Values.between(Cut(value, 1), ABOVE).listed(9) is None
-        assert Values.between(BELOW, Cut(value, 1)).listed(9) is None
-    assert Values.of("b", "a").listed(2) == ("a", "b")
-    assert Values.of("b", "a").listed(1) is None
-    assert Values.between(Cut("a", -1), Cut("b", 1)).listed(9) is None
-    assert (Values.of("a") | Values.between(Cut("b", 1), Cut("c", 1))).listed(9) is None
-    assert Values.of(date.max).listed(1) == (date.max,)
-    assert Values.between(Cut(date.max, -1), ABOVE).listed(9) is None
+        assert Values.of(value).list_values(1) == (value,)
+        assert Values.between(Cut(value, 1), ABOVE).list_values(9) is None
+        assert Values.between(BELOW, Cut(value, 1)).list_values(9) is None
+    assert Values.of("b", "a").list_values(2) == ("a", "b")
+    assert Values.of("b", "a").list_values(1) is None
+    assert Values.between(Cut("a", -1), Cut("b", 1)).list_values(9) is None
+    assert (Values.of("a") | Values.between(Cut("b", 1), Cut("c", 1))).list_values(9) is None
+    assert Values.of(date.max).list_values(1) == (date.max,)
+    assert Values.between(Cut(date.max, -1), ABOVE).list_values(9) is None
 
 
 @given(st.lists(st.integers(0, 5), max_size=5), st.lists(st.integers(0, 5), max_size=5))

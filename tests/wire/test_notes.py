@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfumato.accounting import NOTHING
+from sfumato.ledger import Settled
 from sfumato.wire import Note, StoredAnswer, note
 from sfumato.wire import notes as codes
 from sfumato.wire.notes import TEXTS, read_note
@@ -45,5 +46,5 @@ def test_a_stored_answer_keeps_its_texts_and_is_served_with_codes() -> None:
     )
     stored = StoredAnswer.from_json(body)
     assert stored.to_json().decode() == body
-    answer = stored.complete(charge=NOTHING, left=NOTHING, resets=None, repeat=True)
+    answer = stored.complete(Settled(body, NOTHING, NOTHING, None, repeat=True))
     assert [each.code for each in answer.notes] == [codes.CAPPED, codes.TRACKED]

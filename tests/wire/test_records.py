@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import InvalidArgument
+from sfumato.ledger import Settled
 from sfumato.wire import Answer, Note, Receipt, ReceiptCore, Report, StoredAnswer, Visible
 
 RECEIPT = Receipt(
@@ -85,8 +86,8 @@ class TestTheSerialForm:
         stored = StoredAnswer(
             columns=answer.columns, rows=answer.rows, stopped=False, receipt=ReceiptCore(**core), notes=[]
         )
-        moment = {"charge": RECEIPT.charge, "left": RECEIPT.left, "resets": RECEIPT.resets, "repeat": False}
-        assert StoredAnswer.from_json(stored.to_json()).complete(**moment) == answer
+        settled = Settled("", RECEIPT.charge, RECEIPT.left, RECEIPT.resets, repeat=False)
+        assert StoredAnswer.from_json(stored.to_json()).complete(settled) == answer
 
     def test_an_answer_that_withholds_nothing_says_nothing_about_sizes(self) -> None:
         assert "visible" not in FULL.to_dict()["receipt"]

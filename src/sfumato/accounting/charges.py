@@ -68,7 +68,7 @@ class Charge:
         return bool(self.information or self.calls)
 
     def __str__(self) -> str:
-        return f"{_counted(self.information, 'unit')} and {_counted(self.calls, 'call')}"
+        return f"{_with_noun(self.information, 'unit')} and {_with_noun(self.calls, 'call')}"
 
     def __repr__(self) -> str:
         return f"Charge(information={self.information}, calls={self.calls})"
@@ -88,7 +88,7 @@ class Charge:
 NOTHING = Charge()
 
 
-def _counted(amount: Fraction, noun: str) -> str:
+def _with_noun(amount: Fraction, noun: str) -> str:
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
 
 

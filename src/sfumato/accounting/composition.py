@@ -69,7 +69,7 @@ def units(
     *,
     pure: bool = False,
 ) -> int:
-    """How many units a cap may hold so that `calls` calls and they stay within (`epsilon`, `delta`).
+    """How many units a cap may hold if they and `calls` calls are to stay within (`epsilon`, `delta`).
 
     >>> units(34.884, 30, 0.15, 1e-10, 7e-9), units(34.885, 30, 0.15, 1e-10, 7e-9, method="theorem2")
     (3294, 3000)

@@ -16,8 +16,8 @@ class Filter:
 
     Guarantee: as long as every step is checked by `fits` with a worst-case charge before it runs, the
     whole adaptive interaction satisfies `guarantee(...)` of the cap (proofs/composition.md).
-    The running total is told in units and calls only: an epsilon for "what is spent so far", read at a
-    moment that somebody chose by looking at answers, would not be a guarantee.
+    The running total is in units and calls only: an epsilon for "what is spent so far", read at a
+    moment that was chosen by looking at answers, would not be a guarantee.
 
     >>> budget = Filter(Charge(50, 2)).spend(Charge(21, 1))
     >>> budget.left, budget.fits(Charge(21, 1)), budget.fits(Charge(30, 1))
@@ -28,8 +28,8 @@ class Filter:
     spent: Charge = NOTHING
 
     def __post_init__(self) -> None:
-        _checked(self.cap, "cap")
-        _checked(self.spent, "spent")
+        _check(self.cap, "cap")
+        _check(self.spent, "spent")
 
     @property
     def left(self) -> Charge:
@@ -37,7 +37,7 @@ class Filter:
 
     def fits(self, charge: Charge) -> bool:
         """Whether `charge` may still be spent: both totals stay within the cap."""
-        return self.spent + _checked(charge) <= self.cap
+        return self.spent + _check(charge) <= self.cap
 
     def spend(self, charge: Charge) -> Filter:
         """The filter after `charge`; `BudgetExhausted` if it does not fit."""
@@ -58,7 +58,7 @@ class Filter:
         return epsilon(self.cap.information, self.cap.calls, epsilon_per, delta_per, delta, method, pure=pure)
 
 
-def _checked(charge: Charge, name: str = "charge") -> Charge:
+def _check(charge: Charge, name: str = "charge") -> Charge:
     if not isinstance(charge, Charge):
         raise InvalidArgument(name, f"must be a Charge, not {type(charge).__name__}")
     if not charge >= NOTHING:

@@ -74,10 +74,10 @@ class GaussianStep:
         return self.norm_squared / (2 * self.variance)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> GaussianStep:
+    def from_dict(cls, serial: Mapping[str, Any]) -> GaussianStep:
         """What `to_dict` wrote. Refuses what is not a step."""
-        variance, square = (rational(name, Fraction(str(told[name]))) for name in ("variance", "norm_squared"))
-        return cls(variance, square, told["coordinates"], told["of_people"] is True)
+        variance, square = (rational(name, Fraction(str(serial[name]))) for name in ("variance", "norm_squared"))
+        return cls(variance, square, serial["coordinates"], serial["of_people"] is True)
 
     def to_dict(self) -> dict[str, Any]:
         numbers = {"variance": str(self.variance), "norm_squared": str(self.norm_squared)}
@@ -97,9 +97,9 @@ class GaussianLoss:
 
     @classmethod
     def of_any(cls, plans: Sequence[Sequence[GaussianStep]]) -> GaussianLoss:
-        """What is told by whichever of some plans is followed, where released numbers decide between them on the way.
+        """The loss of any one of some plans, where released numbers decide between them on the way.
 
-        As much as by one step that is no less than each plan: in the sum of |u|^2 / (variance - 1), and in the numbers
+        It is that of one step that is no less than each plan: in the sum of |u|^2 / (variance - 1), and in the numbers
         that move. That the plans have one rho is not used.
         """
         if any(step.variance <= 1 for steps in plans for step in steps):
@@ -272,7 +272,7 @@ class _SummedNoise:
     @cached_property
     def _tails(self) -> list[float]:
         """P[X >= n] for n from 0 on."""
-        weights = self._convolved() if self.variance < 1 else self._smooth()
+        weights = self._convolve() if self.variance < 1 else self._smooth()
         sums = list(accumulate(reversed(weights)))[::-1]
         total = 2 * sums[0] - weights[0]
         return [each / total for each in sums]
@@ -282,7 +282,7 @@ class _SummedNoise:
         wide = 2 * self.keys * self.variance
         return [math.exp(-x * (x / wide)) for x in range(math.ceil(math.sqrt(_REACH * wide)) + 2)]
 
-    def _convolved(self) -> list[float]:
+    def _convolve(self) -> list[float]:
         """The law itself, from x = 0 on, by repeated squaring."""
         power = [math.exp(-x * (x / (2 * self.variance))) for x in range(-13, 14)]
         result, left = [1.0], self.keys

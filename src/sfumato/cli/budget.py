@@ -132,17 +132,17 @@ def usage(as_json: bool, config: str, since: str | None, until: str | None) -> N
     from sfumato.ledger.usage import usage as spending
     from sfumato.wire import SpendingReport
 
-    with name_options({"since": "--since", "until": "--until"}):
+    with name_options():
         days = read_range(since, until, now())
     with open_books(config) as (_, ledger):
-        found = spending(ledger, *days)
-    rows = [(account, who, charge.information, charge.calls) for (account, who), charge in found.totals().items()]
+        sums = spending(ledger, *days)
+    rows = [(account, who, charge.information, charge.calls) for (account, who), charge in sums.totals().items()]
 
     def page() -> RenderableType:
-        head = paragraphs(f"Spent from {found.since} to {found.until}")
+        head = paragraphs(f"Spent from {sums.since} to {sums.until}")
         return Group(head, "", indent(render_spending(rows)))
 
-    print_result(SpendingReport.from_attributes(found).to_dict(), page, as_json=as_json)
+    print_result(SpendingReport.from_attributes(sums).to_dict(), page, as_json=as_json)
 
 
 @budget.command("forecast")
@@ -177,29 +177,29 @@ def forecast(
     from sfumato.show.vega import steps
     from sfumato.wire import UsageReport
 
-    with name_options({name: f"--{name}" for name in ("since", "until", "budget")}):
+    with name_options():
         days = read_range(since, until, now())
-        tried = [read_budget(text) for text in budgets]
+        charges = [read_budget(text) for text in budgets]
         picture = chart_path(plot, "--plot")
         with open_books(config) as (settings, ledger):
-            found = overview(ledger, settings, *days, budgets=tried)
-    panels, notes = forecast_panels(found.forecast), found.forecast.notes
-    whole = f"{plural(found.forecast.periods, 'period')} of {plural(found.forecast.analysts, 'analyst')}"
+            result = overview(ledger, settings, *days, budgets=charges)
+    panels, notes = forecast_panels(result.forecast), result.forecast.notes
+    whole = f"{plural(result.forecast.periods, 'period')} of {plural(result.forecast.analysts, 'analyst')}"
     share = f"share of {whole} in which more than the budget was spent"
-    begun = found.usage.since.replace(day=1)  # periods are counted from the first of the month, so a month is whole
-    when = f"periods begun since {begun}, as far as {found.usage.until}"
-    about = [share, when] if found.forecast.periods else [NOTHING_SPENT]
+    begun = result.usage.since.replace(day=1)  # periods are counted from the first of the month, so a month is whole
+    when = f"periods begun since {begun}, as far as {result.usage.until}"
+    about = [share, when] if result.forecast.periods else [NOTHING_SPENT]
     if picture is not None:
         save_chart(steps(panels[:2], title=DRY_TITLE, about=about), picture, option="--plot")
 
     def page() -> RenderableType:
-        if not found.forecast.periods:
+        if not result.forecast.periods:
             return paragraphs(NOTHING_SPENT)
         head = paragraphs(f"{DRY_TITLE}: {share}, by days since its first charge; {when}")
         below = paragraphs(*(f"{note[:1].upper()}{note[1:]}." for note in notes))
         return Group(head, "", render_shares(panels), "", below)
 
-    print_result(UsageReport.of_overview(found).to_dict(), page, as_json=as_json)
+    print_result(UsageReport.of_overview(result).to_dict(), page, as_json=as_json)
 
 
 @budget.command("verify")
@@ -266,7 +266,7 @@ def join(as_json: bool, config: str, source: str) -> None:
     """
     from sfumato.cli.terminal.text import paragraphs
 
-    with name_options({"mark": "FROM"}), open_books(config) as (_, ledger):
+    with name_options(mark="FROM"), open_books(config) as (_, ledger):
         ledger.join(_read_mark(source))
         place, mark = ledger.fence.place, ledger.fence.mark()
     seen = 0 if mark is None else mark.sequence
@@ -288,13 +288,13 @@ def _read_mark(source: str) -> Mark | None:
     place = read_fence(source, Path(), "FROM")
     if place is None:
         raise InvalidArgument("FROM", "must name a fence: a file, a folder, postgresql://... or -")
-    found = find_fence(place)
+    fence = find_fence(place)
     try:
-        mark = found.mark()
+        mark = fence.mark()
     finally:
-        found.close()
+        fence.close()
     if mark is None:
-        raise InvalidArgument("FROM", f"there is no fence ({found.place})")
+        raise InvalidArgument("FROM", f"there is no fence ({fence.place})")
     return mark
 
 
@@ -402,10 +402,10 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
     if not reason.strip():
         raise InvalidArgument("--reason", "must not be empty")
     with open_books(config) as (settings, ledger):
-        found = ledger.grant(_find_account(settings, account), amount, reason, now())
-    until = "" if found.resets is None else f" until {found.resets}"
-    done = f"Granted {amount} to {found.account}. It has {found.left} left{until}."
-    print_result(AccountStanding.from_attributes(found).to_dict(), lambda: paragraphs(done), as_json=as_json)
+        standing = ledger.grant(_find_account(settings, account), amount, reason, now())
+    until = "" if standing.resets is None else f" until {standing.resets}"
+    done = f"Granted {amount} to {standing.account}. It has {standing.left} left{until}."
+    print_result(AccountStanding.from_attributes(standing).to_dict(), lambda: paragraphs(done), as_json=as_json)
 
 
 def _find_account(config: Config, name: str) -> Account:

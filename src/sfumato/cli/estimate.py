@@ -25,5 +25,5 @@ def estimate(as_json: bool, config: str, analyst: str, sql: str | None, request:
     from sfumato.session import Session
 
     with Session(config, finish=False) as session:
-        found = session.estimate(question, analyst=analyst)
-    print_result(found.to_dict(), lambda: render_estimate(found), as_json=as_json)
+        result = session.estimate(question, analyst=analyst)
+    print_result(result.to_dict(), lambda: render_estimate(result), as_json=as_json)

@@ -85,7 +85,7 @@ def write_first_config(folder: str, source: InitSource, *, analyst: str, epsilon
             raise InvalidArgument("DIR", f"{str(path)!r} exists, and nothing is overwritten; choose another folder")
     if not analyst.strip():
         raise InvalidArgument("--name", "must not be empty")
-    with name_options({"epsilon": "--epsilon"}):
+    with name_options():
         plan = plan_budget(epsilon)
     draft = _draft(place, source, analyst, plan)
     text = config_text(draft)
@@ -158,10 +158,10 @@ def _table_name(source: InitSource) -> str:
 
 def _measure_name(unit: str, schema: Iterable[str]) -> str:
     """A name that no column has."""
-    taken = {name.casefold() for name in schema}
+    columns = {name.casefold() for name in schema}
     names = ["members", "people"] if "member" in unit.casefold() else ["people", "members"]
-    numbered = (f"{names[0]}_{number}" for number in range(2, len(taken) + 3))
-    return next(name for name in (*names, *numbered) if name not in taken)
+    others = (f"{names[0]}_{number}" for number in range(2, len(columns) + 3))
+    return next(name for name in (*names, *others) if name not in columns)
 
 
 def _why_left_out(name: str, kind: str, unit: str) -> str:

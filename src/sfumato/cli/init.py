@@ -57,5 +57,5 @@ def init(
     from sfumato.cli.first_config import InitSource, write_first_config
     from sfumato.cli.terminal.init import render_first_config
 
-    made = write_first_config(folder, InitSource(source, unit, database, table), analyst=name, epsilon=epsilon)
-    print_result(made.to_dict(), lambda: render_first_config(made), as_json=as_json)
+    draft = write_first_config(folder, InitSource(source, unit, database, table), analyst=name, epsilon=epsilon)
+    print_result(draft.to_dict(), lambda: render_first_config(draft), as_json=as_json)

@@ -89,11 +89,11 @@ def list_keys(as_json: bool, config: str, analyst: str | None) -> None:
 
     moment = now()
     with open_books(config) as (settings, ledger):
-        found = ApiKeys(ledger).list(analyst)
-        if analyst is not None and not found:
+        api_keys = ApiKeys(ledger).list(analyst)
+        if analyst is not None and not api_keys:
             settings.analyst(analyst)
-    rows = [{**KeyRow.of_key(key).to_dict(), "state": key.state(moment)} for key in found]
-    print_result({"rows": rows}, lambda: render_keys(found, moment), as_json=as_json)
+    rows = [{**KeyRow.of_key(key).to_dict(), "state": key.state(moment)} for key in api_keys]
+    print_result({"rows": rows}, lambda: render_keys(api_keys, moment), as_json=as_json)
 
 
 @keys.command("revoke")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
@@ -101,12 +101,24 @@ def save_chart(chart: Chart, path: Path, *, option: str = "--chart", hint: str =
         raise InvalidArgument(option, f"{str(path)!r} cannot be written{hint}") from None
 
 
+def command_options() -> dict[str, str]:
+    """The option of the running command that each argument comes from: by its parameter, and by its own name."""
+    context, options = click.get_current_context(silent=True), dict[str, str]()
+    for each in context.command.params if context else ():
+        if isinstance(each, click.Option):
+            options |= dict.fromkeys((each.name or "", each.opts[0].strip("-").replace("-", "_")), each.opts[0])
+        else:
+            options[each.name or ""] = each.human_readable_name
+    return options
+
+
 @contextmanager
-def name_options(options: Mapping[str, str]) -> Iterator[None]:
-    """Errors about an argument name the option that it came from."""
+def name_options(**others: str) -> Iterator[None]:
+    """Errors about an argument name the option that it came from; `others` are arguments with another name."""
     try:
         yield
     except InvalidArgument as error:
+        options = command_options() | others
         raise InvalidArgument(options.get(error.argument, error.argument), error.problem) from None
 
 

@@ -120,13 +120,13 @@ def print_problem(error: Exception, kind: ProblemType | None = None, *, as_json:
     """Print the same problem object that HTTP has, or its title and detail in one line."""
     from sfumato.problems import problem
 
-    found = problem(error, kind, to_owner=True)
+    record = problem(error, kind, to_owner=True)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        click.echo(json.dumps(record.to_dict(), indent=2))
         return
     from sfumato.show.text import visible
 
-    click.echo(visible(f"sfumato: {found.title}: {found.detail}"), err=True)
+    click.echo(visible(f"sfumato: {record.title}: {record.detail}"), err=True)
 
 
 def open_console() -> Console:

@@ -37,8 +37,8 @@ def check(as_json: bool, config: str) -> None:
     """Compare the configuration with the live tables.
 
     Lists every difference and exits with 1 if there is one, or if there is no table; otherwise lists what can be
-    asked, what all that is told about the same rows promises, and where a limit leaves something open or one source
-    has several names. Reads the names and types of columns, and the public tables that hold domains.
+    asked, what all results about the same rows promise together, and where a limit leaves something open or one
+    source has several names. Reads the names and types of columns, and the public tables that hold domains.
 
     \b
       sfumato policy check --config sfumato.toml
@@ -55,8 +55,8 @@ def check(as_json: bool, config: str) -> None:
 
     settings = read_settings(config)
     check_fence_place(settings.ledger, settings.folder)
-    found: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "sums": [], "totals": [], "warnings": []}
-    found["service"] = {"pad_ms": settings.pad_ms}
+    result: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "sums": [], "totals": [], "warnings": []}
+    result["service"] = {"pad_ms": settings.pad_ms}
     totals: list[SourceTotal] = []
     sums: list[SourceGuarantee] = []
     warnings = list(right_warnings(settings))
@@ -73,16 +73,16 @@ def check(as_json: bool, config: str) -> None:
                 totals = source_totals(settings, promised, catalog.views())
                 sums = guarantees_by_source(policies.values(), [each.tables for each in totals])
                 warnings += source_warnings(settings, totals)
-                found |= {"tables": tables, "reports": [describe_report(each) for each in policies.values()]}
+                result |= {"tables": tables, "reports": [describe_report(each) for each in policies.values()]}
                 problems = list(catalog.right_problems(now()))
             except (InvalidArgument, NotSupported) as fault:  # a policy that makes no sense for any table
                 problems = [ConfigError("tables", str(fault))]
     for name, listed in (("problems", problems), ("warnings", warnings)):
-        found[name] = [{"setting": each.setting, "problem": each.problem} for each in listed]
-    found |= {"sums": [each.to_dict() for each in sums], "totals": [each.to_dict() for each in totals]}
-    told = [*map(describe_sum, sums), *map(describe_source, totals)]
-    page = partial(render_questions, config, found, told, warnings)
-    print_result(found, lambda: render_differences(problems) if problems else page(), as_json=as_json)
+        result[name] = [{"setting": each.setting, "problem": each.problem} for each in listed]
+    result |= {"sums": [each.to_dict() for each in sums], "totals": [each.to_dict() for each in totals]}
+    promises = [*map(describe_sum, sums), *map(describe_source, totals)]
+    page = partial(render_questions, config, result, promises, warnings)
+    print_result(result, lambda: render_differences(problems) if problems else page(), as_json=as_json)
     if problems:
         sys.exit(DIFFERENT)
 
@@ -166,8 +166,8 @@ def explain(as_json: bool, config: str, analyst: str | None) -> None:
     if analyst is not None:
         settings.analyst(analyst)
     guarantees, views = _look_up(settings)
-    found = explain_policy(settings, analyst, guarantees, views)
-    print_result(found.to_dict(), lambda: render_explanation(found), as_json=as_json)
+    explanation = explain_policy(settings, analyst, guarantees, views)
+    print_result(explanation.to_dict(), lambda: render_explanation(explanation), as_json=as_json)
 
 
 def _look_up(settings: Config) -> tuple[dict[str, ReportGuarantee], frozenset[str]]:
@@ -195,7 +195,7 @@ def _look_up(settings: Config) -> tuple[dict[str, ReportGuarantee], frozenset[st
 @click.option("--epsilon-per", type=ExactNumber(), default="0.15", show_default=True, metavar="E", help="Of one unit.")
 @click.option("--delta-per", type=ExactNumber(), default="1e-10", show_default=True, metavar="D", help="Of one call.")
 @with_json
-@name_options({"epsilon": "--epsilon", "epsilon_per": "--epsilon-per", "delta_per": "--delta-per"})
+@name_options()
 def plan(as_json: bool, epsilon: Fraction, resets: Resets, epsilon_per: Fraction, delta_per: Fraction) -> None:
     """Say what an epsilon buys.
 
@@ -209,5 +209,5 @@ def plan(as_json: bool, epsilon: Fraction, resets: Resets, epsilon_per: Fraction
     from sfumato.explain.buying import plan_budget
     from sfumato.query.policy import Prices
 
-    found = plan_budget(epsilon, Prices(epsilon_per, delta_per), resets)
-    print_result(found.to_dict(), lambda: render_budget_plan(found), as_json=as_json)
+    result = plan_budget(epsilon, Prices(epsilon_per, delta_per), resets)
+    print_result(result.to_dict(), lambda: render_budget_plan(result), as_json=as_json)

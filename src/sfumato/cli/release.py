@@ -13,7 +13,6 @@ import click
 from sfumato.cli.options import ExactNumber, chart_path, name_options, save_chart, with_chart
 from sfumato.cli.output import DIFFERENT, Commands, print_result, with_json
 from sfumato.cli.release_options import (
-    FILE_OPTIONS,
     JOB_OPTIONS,
     read_max_keys,
     read_statistics,
@@ -86,7 +85,7 @@ def release() -> None:
 )
 @with_job
 @with_json
-@name_options(JOB_OPTIONS)
+@name_options(**JOB_OPTIONS)
 def counts(as_json: bool, **options: Any) -> None:
     """Count the people of as many keys as the budget buys.
 
@@ -157,7 +156,7 @@ def counts(as_json: bool, **options: Any) -> None:
 @with_price
 @with_job
 @with_json
-@name_options(JOB_OPTIONS)
+@name_options(**JOB_OPTIONS)
 def aggregate(as_json: bool, **options: Any) -> None:
     """Statistics of every key that enough people have.
 
@@ -236,7 +235,7 @@ def _progress_bar() -> Iterator[Callable[[str, float], None]]:
 @release.command("verify")
 @click.argument("file")
 @with_json
-@name_options(FILE_OPTIONS)
+@name_options(out="FILE", table="FILE")
 def verify(as_json: bool, file: str) -> None:
     """Check a released table against its statement.
 
@@ -276,7 +275,7 @@ def verify(as_json: bool, file: str) -> None:
 @click.option("--statistic", metavar="NAME", help="Which statistic; the first by default.")
 @with_chart()
 @with_json
-@name_options(FILE_OPTIONS)
+@name_options(out="FILE", table="FILE")
 def plot(as_json: bool, file: str, top: int, statistic: str | None, chart: str | None) -> None:
     """Draw the largest counts of a released table, with their intervals.
 

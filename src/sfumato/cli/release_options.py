@@ -16,33 +16,8 @@ from sfumato.types import TYPES
 if TYPE_CHECKING:
     from sfumato.release import Statistic
 
-_NAMES = (
-    *("unit", "key", "filter", "database", "memory", "rho", "epsilon", "delta", "relative_error", "limit", "refine"),
-    *STATISTICS,
-    *(
-        "aggregates_share",
-        "max_keys",
-        "within_max_keys",
-        "selection_max_keys",
-        "selection_share",
-        "keys",
-        "out",
-        "config",
-        "budget",
-    ),
-    *("job", "statistic", "top"),
-)
-JOB_OPTIONS = {
-    **{name: f"--{name.replace('_', '-')}" for name in _NAMES},
-    "source": "SOURCE",
-    "types": "--type",
-    "type": "--type",
-    **dict.fromkeys(("aggregates", "column", "statistics"), "--sum and the like"),
-}
-"""The option from which each argument of a release comes."""
-
-FILE_OPTIONS = JOB_OPTIONS | {"out": "FILE", "table": "FILE"}
-"""The same for commands about a table that was released."""
+# Arguments of a release that have another name than their option.
+JOB_OPTIONS = {"type": "--type", **dict.fromkeys(("aggregates", "column", "statistics"), "--sum and the like")}
 
 with_source = with_options(
     click.argument("source"),

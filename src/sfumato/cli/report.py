@@ -11,7 +11,15 @@ import click
 
 from sfumato.cli import output
 from sfumato.cli.books import read_settings
-from sfumato.cli.options import chart_path, name_options, save_chart, with_chart, with_config, with_options
+from sfumato.cli.options import (
+    chart_path,
+    command_options,
+    name_options,
+    save_chart,
+    with_chart,
+    with_config,
+    with_options,
+)
 from sfumato.cli.output import Commands, print_result, with_json
 from sfumato.errors import InvalidArgument, LedgerFailed, NotSupported
 from sfumato.query.reports.request import FIELDS
@@ -24,18 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["report"]
 
-# From an argument to the option that it comes from.
-OPTIONS = {name: f"--{name}" for name in ("analyst", *FIELDS)} | {
-    "statistics": "--statistic",
-    "options": "--option",
-    "start and end": "--start and --end",
-}
+
 _NEEDED = ("analyst", "statistics", "start", "end")
 
-_with_name = click.option("--report", "name", metavar="NAME", help="Which report; not needed if there is only one.")
+_with_name = click.option("--report", metavar="NAME", help="Which report; not needed if there is only one.")
 _with_entity = click.option(
     "--entity",
-    "entities",
     multiple=True,
     metavar="LEVEL=NAME",
     help="Whose numbers, such as campaign=7; again for a level above it.",
@@ -93,16 +95,18 @@ def report(as_json: bool, **given: Any) -> None:
     from sfumato.session import Session
 
     with _name_report_options(), Session(given["config"]) as session:
-        found = session.report(question, analyst=given["analyst"])
+        result = session.report(question, analyst=given["analyst"])
     if picture is not None:
-        save_chart(found.chart(), picture)
-    print_result(found.to_dict(), lambda: render_report(found), as_json=as_json)
+        save_chart(result.chart(), picture)
+    print_result(result.to_dict(), lambda: render_report(result), as_json=as_json)
 
 
 def _check_no_options(context: click.Context, *, as_json: bool) -> None:
     """Refuse an option between `report` and its command: the command would not get it."""
-    typed = click.core.ParameterSource.COMMANDLINE
-    before = [each.opts[0] for each in context.command.params if context.get_parameter_source(each.name or "") is typed]
+    by_caller = click.core.ParameterSource.COMMANDLINE
+    before = [
+        each.opts[0] for each in context.command.params if context.get_parameter_source(each.name or "") is by_caller
+    ]
     if as_json:
         before = ["--json"]
     if before:
@@ -113,19 +117,13 @@ def _read_question(context: click.Context, given: dict[str, Any]) -> dict[str, A
     """The question in the form of the HTTP interface."""
     for name in _NEEDED:
         if not given[name]:
-            raise click.UsageError(f"Missing option '{OPTIONS[name]}'.", context)
+            raise click.UsageError(f"Missing option '{command_options()[name]}'.", context)
     if given["no_options"] and given["options"]:
         raise InvalidArgument("--no-options", "stands beside --option; leave one of them out")
-    fields = {"report": given["name"], **{name: given[name] for name in ("attribute", "start", "end", "granularity")}}
-    question = {name: value for name, value in fields.items() if value is not None}
-    question["statistics"] = list(given["statistics"])
-    if given["entities"]:
-        question["entity"] = _read_entity(given["entities"])
-    if given["top"] is not None:
-        question["top"] = given["top"]
-    if given["options"] or given["no_options"]:
-        question["options"] = list(given["options"])
-    return question
+    question = {name: given[name] for name in FIELDS if given[name] not in (None, ())}
+    if "entity" in question:
+        question["entity"] = _read_entity(question["entity"])
+    return question | ({"options": []} if given["no_options"] else {})
 
 
 def _read_entity(texts: Sequence[str]) -> dict[str, str]:
@@ -143,18 +141,19 @@ def _read_entity(texts: Sequence[str]) -> dict[str, str]:
 def _name_report_options() -> Iterator[None]:
     """Errors about a field of the question name the option that it came from, and write entities as they are typed."""
     try:
-        with name_options(OPTIONS):
+        with name_options():
             yield
     except NotSupported as error:
         problem = re.sub(r"\{'([^']*)': '([^']*)'\}", r"\1=\2", error.problem)
-        raise NotSupported(problem, field=OPTIONS.get(error.field, error.field)) from None
+        options = command_options() | {"start and end": "--start and --end"}
+        raise NotSupported(problem, field=options.get(error.field, error.field)) from None
 
 
 @report.command("explain")
 @_with_name
 @with_config
 @with_json
-def explain(as_json: bool, config: str, name: str | None) -> None:
+def explain(as_json: bool, config: str, report: str | None) -> None:
     """Say what a report promises, and how accurate it is.
 
     That is the sum behind its guarantee, and the error of the ranges that are usually asked for: of sums of the fewest
@@ -180,11 +179,11 @@ def explain(as_json: bool, config: str, name: str | None) -> None:
     finally:
         catalog.close()
     with _name_report_options():
-        wanted = list(policies.values()) if policies and name is None else [find_report(name, policies)]
+        wanted = list(policies.values()) if policies and report is None else [find_report(report, policies)]
     sums = guarantees_by_source(policies.values(), tables_by_source(settings))
-    found, unknown = _explain_reports(settings, wanted, sums)
-    serial = {"rows": [each.to_dict() for each in found]} if name is None else found[0].to_dict()
-    pages = (render_report_explanation(each, unknown) for each in found)
+    explanations, unknown = _explain_reports(settings, wanted, sums)
+    serial = {"rows": [each.to_dict() for each in explanations]} if report is None else explanations[0].to_dict()
+    pages = (render_report_explanation(each, unknown) for each in explanations)
     print_result(serial, lambda: stack(pages), as_json=as_json)
 
 
@@ -203,13 +202,13 @@ def _explain_reports(
             return unsealed, "There is no ledger yet: nothing is sealed."
         with open_ledger(settings.ledger, settings.folder) as ledger:
             seals = Seals(ledger)
-            found = [
+            explanations = [
                 explain_report(
                     policy, seals.standing(policy.name), seals.others(policy.name, definitions(policy)), sums
                 )
                 for policy in policies
             ]
-            return found, ""
+            return explanations, ""
     except LedgerFailed as failed:
         return unsealed, f"What is sealed is not known: {failed}"
 
@@ -224,7 +223,7 @@ def _explain_reports(
 )
 @with_json
 def reseal(
-    as_json: bool, config: str, name: str | None, start: str, end: str, entities: tuple[str, ...], yes: bool
+    as_json: bool, config: str, report: str | None, start: str, end: str, entity: tuple[str, ...], yes: bool
 ) -> None:
     """Include rows that came too late: seal a range again. For owners.
 
@@ -240,17 +239,17 @@ def reseal(
     from sfumato.cli.terminal.report import render_reseal
     from sfumato.session import Session
 
-    options: dict[str, Any] = {"start": start, "end": end, "entity": _read_entity(entities) or None}
+    options: dict[str, Any] = {"start": start, "end": end, "entity": _read_entity(entity) or None}
     asks = not yes and not as_json and output.is_interactive()
     with _name_report_options(), Session(config, finish=False) as session:
-        found = session.reseal(name, dry=True, **options)
-        if found.places and (yes or (asks and _confirm(found))):
-            found = session.reseal(name, **options)
-    print_result(found.to_dict(), lambda: render_reseal(found, asked=asks), as_json=as_json)
+        result = session.reseal(report, dry=True, **options)
+        if result.places and (yes or (asks and _confirm(result))):
+            result = session.reseal(report, **options)
+    print_result(result.to_dict(), lambda: render_reseal(result, asked=asks), as_json=as_json)
 
 
-def _confirm(found: Reseal) -> bool:
+def _confirm(cost: Reseal) -> bool:
     from sfumato.cli.terminal.report import render_reseal_cost
 
-    output.open_console().print(render_reseal_cost(found))
+    output.open_console().print(render_reseal_cost(cost))
     return click.confirm("\nSeal this range again?", err=True)

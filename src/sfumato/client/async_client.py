@@ -91,7 +91,7 @@ class AsyncClient(ClientBase):
             finally:
                 await response.aclose()
         except self._http.RequestError as error:
-            return self._lost(error)
+            return self._describe_loss(error)
         return ServiceReply(response.status_code, response.headers, bytes(content))
 
 

@@ -70,7 +70,7 @@ class ClientBase:
             headers={**call.headers, **content_type},
         )
 
-    def _lost(self, error: Exception) -> Lost:
+    def _describe_loss(self, error: Exception) -> Lost:
         """Why there is no reply. The words hold nothing of what was sent."""
         late = f"within {self._timeout_s:g} s"
         if isinstance(error, self._http.ConnectTimeout | self._http.PoolTimeout):
@@ -120,9 +120,9 @@ def _address(url: str) -> str:
 
 def _key(key: str | None) -> str:
     """The key. No message repeats it."""
-    found = os.environ.get(KEY_VARIABLE) if key is None else key
-    if not found:
+    secret = os.environ.get(KEY_VARIABLE) if key is None else key
+    if not secret:
         raise InvalidArgument("key", f"is missing; pass key=, or set {KEY_VARIABLE}")
-    if not isinstance(found, str) or not re.fullmatch(r"[!-~]{1,8192}", found):
+    if not isinstance(secret, str) or not re.fullmatch(r"[!-~]{1,8192}", secret):
         raise InvalidArgument("key", "must be visible characters, without spaces and line ends")
-    return found
+    return secret

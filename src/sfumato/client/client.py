@@ -99,5 +99,5 @@ class Client(ClientBase):
             finally:
                 response.close()
         except self._http.RequestError as error:
-            return self._lost(error)
+            return self._describe_loss(error)
         return ServiceReply(response.status_code, response.headers, bytes(content))

@@ -205,9 +205,9 @@ class Cursor:
         with _pep249_errors():
             sql = bind(operation, list(parameters)) if parameters else operation
             self.answer = answer = self.connection.client.ask(sql)
-        listed = select_list(sql, answer.columns, answer.measure)
-        self.description = [(name, answer.columns[column], None, None, None, None, None) for name, column in listed]
-        self._rows = [tuple(row[column] for _, column in listed) for row in answer.rows]
+        items = select_list(sql, answer.columns, answer.measure)
+        self.description = [(name, answer.columns[column], None, None, None, None, None) for name, column in items]
+        self._rows = [tuple(row[column] for _, column in items) for row in answer.rows]
         self.rowcount = len(self._rows)
         return self
 
@@ -231,9 +231,9 @@ class Cursor:
         self._check()
         if self._rows is None:
             raise ProgrammingError("there are no rows: execute a SELECT first")
-        taken = self._rows[self._next : self._next + size]
-        self._next += len(taken)
-        return taken
+        rows = self._rows[self._next : self._next + size]
+        self._next += len(rows)
+        return rows
 
     def _check(self) -> None:
         if self._closed:

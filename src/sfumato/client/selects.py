@@ -26,7 +26,7 @@ def bind(sql: str, parameters: Sequence[Any]) -> str:
     """The statement with a literal for each `?`, in their order.
 
     The tokeniser tells a placeholder from a question mark in a text, a name or a comment. A literal stands between
-    spaces, so that it cannot join what is beside it: `-?` and -5 are not the beginning of a comment.
+    spaces and cannot join what is beside it: `-?` and -5 are not the beginning of a comment.
     """
     try:
         places = [token for token in sqlglot.tokenize(sql) if token.token_type is TokenType.PLACEHOLDER]
@@ -71,12 +71,12 @@ def select_list(sql: str, columns: Mapping[str, str], measure: str | None) -> li
     except SqlglotError:
         tree = None
     known = {name.casefold(): name for name in columns}
-    named: list[tuple[str, str]] = []
+    names: list[tuple[str, str]] = []
     for item in tree.expressions if isinstance(tree, exp.Select) else ():
         node = item.unalias()
         column = known.get(node.name.casefold() if isinstance(node, exp.Column) else "", measure)
         if column is None:
             break
-        named.append((item.alias or column, column))
-    whole = tree is not None and len(named) == len(tree.expressions) and {column for _, column in named} == {*columns}
-    return named if whole else [(name, name) for name in columns]
+        names.append((item.alias or column, column))
+    whole = tree is not None and len(names) == len(tree.expressions) and {column for _, column in names} == {*columns}
+    return names if whole else [(name, name) for name in columns]

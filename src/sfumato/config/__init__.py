@@ -6,13 +6,12 @@ unknown key is an error that names the nearest known one. `SFUMATO_*` environmen
 for the sources of tables. Reading the file opens no table.
 
 A new setting is a field of its record in `settings` and its line in `read` (for reports, in `reports`). The settings of
-an engine are in its row of `engines`.
+an engine are in its row of `engines`, and the stores of the ledger are rows of `stores`.
 """
 
-from sfumato.config.read import ledger_scheme, load_config, read_config, read_fence
+from sfumato.config.read import load_config, read_config, read_fence
 from sfumato.config.rights import RIGHTS, Right, sort_roles
 from sfumato.config.settings import (
-    LEDGER_URLS,
     Analyst,
     AttributeSettings,
     Budget,
@@ -31,7 +30,6 @@ from sfumato.config.settings import (
 )
 
 __all__ = [
-    "LEDGER_URLS",
     "RIGHTS",
     "Analyst",
     "AttributeSettings",
@@ -49,7 +47,6 @@ __all__ = [
     "StatisticSettings",
     "TableSettings",
     "Version",
-    "ledger_scheme",
     "load_config",
     "read_config",
     "read_fence",

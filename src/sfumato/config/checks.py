@@ -73,13 +73,13 @@ def _check_report(config: Config, name: str, settings: ReportSettings) -> None:
     here = f"reports.{name}"
     _check_known(f"{here}.table", settings.table, config.tables, "a table")
     table = config.tables[settings.table]
-    for attribute, described in settings.attributes.items():
+    for attribute, settings_of_attribute in settings.attributes.items():
         column = table.columns.get(attribute)
-        if described.domain is None and (column is None or column.domain is None):
+        if settings_of_attribute.domain is None and (column is None or column.domain is None):
             problem = "is missing; a report shows only values that are public before any event"
             raise ConfigError(f"{here}.attributes.{attribute}.domain", problem)
-        if isinstance(described.domain, Reference):
-            _check_public(config, table, described.domain.table, f"{here}.attributes.{attribute}.domain")
+        if isinstance(settings_of_attribute.domain, Reference):
+            _check_public(config, table, settings_of_attribute.domain.table, f"{here}.attributes.{attribute}.domain")
     if settings.entities is not None:
         _check_public(config, table, settings.entities, f"{here}.entities.table", "a list of entities")
     if settings.cap is not None and not table.privacy_unit:

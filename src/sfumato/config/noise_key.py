@@ -20,7 +20,7 @@ MAKE_ONE = "`sfumato init` makes a key, and so does: head -c 32 /dev/urandom > n
 
 
 class NoiseKey(bytes):
-    """A key whose `repr` hides it, so that tracebacks and logs do not show it."""
+    """A key whose `repr` hides it: tracebacks and logs do not show it."""
 
     def __repr__(self) -> str:
         return "<noise key>"

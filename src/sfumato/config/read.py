@@ -18,7 +18,6 @@ from sfumato.config.engines import read_engine
 from sfumato.config.reports import read_report_settings
 from sfumato.config.sections import PREFIX, Section, defaults, name_variable, override
 from sfumato.config.settings import (
-    LEDGER_URLS,
     Analyst,
     Budget,
     ColumnSettings,
@@ -33,6 +32,7 @@ from sfumato.config.settings import (
     TableSettings,
     Version,
 )
+from sfumato.config.stores import store_kind
 from sfumato.errors import ConfigError
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import CountKind, Measure, Prices
@@ -84,19 +84,10 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
     return config
 
 
-def ledger_scheme(url: str) -> str:
-    """The scheme of a `ledger.url`, which names the store. Raises `ConfigError` if the URL has none of the forms."""
-    scheme = url.partition(":")[0]
-    form = LEDGER_URLS.get(scheme)
-    if form is None or not re.fullmatch(form, url, re.DOTALL):
-        raise ConfigError("ledger.url", 'must be "sqlite:FILE", such as "sqlite:ledger.db", or "postgresql://..."')
-    return scheme
-
-
 def read_ledger(section: Section, folder: Path) -> LedgerSettings:
     usual = LedgerSettings()
     url = section.text("url", usual.url)
-    ledger_scheme(url)  # raises ConfigError
+    store_kind(url)  # raises ConfigError
     return LedgerSettings(url, read_fence(section.text("fence", ""), folder, section.at("fence")) or usual.fence)
 
 

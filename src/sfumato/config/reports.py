@@ -148,10 +148,10 @@ def read_entities_table(section: Section) -> tuple[tuple[str, ...], str | None]:
 
 
 def read_lag(section: Section) -> timedelta:
-    found = _LAG.fullmatch(section.text("lag"))
-    if found is None:
+    match = _LAG.fullmatch(section.text("lag"))
+    if match is None:
         raise ConfigError(section.at("lag"), 'must be a number of minutes, hours or days, such as "30m", "6h" or "2d"')
-    lag = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    lag = timedelta(**{_UNITS[match[2]]: int(match[1])})
     if lag > MAX_LAG:
         raise ConfigError(section.at("lag"), f"must be at most {MAX_LAG.days}d")
     return lag
@@ -198,12 +198,12 @@ def _check_sizes(settings: ReportSettings, section: Section) -> None:
 
 def _check_names(settings: ReportSettings, section: Section) -> None:
     """Statistics, attributes and the range become columns of one row, and a statistic may name another."""
-    taken = {"start", "end"}
+    used_names = {"start", "end"}
     for key, names in (("attributes", settings.attributes), ("statistics", settings.statistics)):
         for name in names:
-            if not name or name.casefold() in taken or name.casefold().startswith(RESERVED):
+            if not name or name.casefold() in used_names or name.casefold().startswith(RESERVED):
                 raise ConfigError(section.at(f"{key}.{name}"), "is a name that is taken; give it another")
-            taken.add(name.casefold())
+            used_names.add(name.casefold())
     for name, statistic in settings.statistics.items():
         if statistic.of is not None and statistic.of not in settings.statistics:
             hint = nearest(statistic.of, settings.statistics)

@@ -68,12 +68,12 @@ class Section:
 
     def texts(self, key: str, default: Any = ...) -> tuple[str, ...]:
         """A list of different texts, none of them empty."""
-        listed = self.take(key, list, "a list of text in quotes", default)
-        if not all(isinstance(text, str) and text for text in listed):
+        texts = self.take(key, list, "a list of text in quotes", default)
+        if not all(isinstance(text, str) and text for text in texts):
             raise ConfigError(self.at(key), "must be a list of text in quotes")
-        if len(set(listed)) < len(listed):
+        if len(set(texts)) < len(texts):
             raise ConfigError(self.at(key), "lists something twice")
-        return tuple(listed)
+        return tuple(texts)
 
     def names(self) -> list[str]:
         return list(self._values)
@@ -135,10 +135,10 @@ def override(document: dict[str, Any], name: str, value: str) -> list[str]:
     SFUMATO_A__B=x is `[a] b = x`: TOML where it can be read as that, text otherwise.
     """
     *path, key = steps = name.removeprefix(PREFIX).lower().split("__")
-    place, made = document, [".".join(steps)]
+    place, new_settings = document, [".".join(steps)]
     for depth, step in enumerate(path, 1):
         if step not in place:
-            made.append(".".join(path[:depth]))
+            new_settings.append(".".join(path[:depth]))
         place = place.setdefault(step, {})
         if not isinstance(place, dict):
             raise ConfigError(name, "points below a setting that is not a section")
@@ -147,7 +147,7 @@ def override(document: dict[str, Any], name: str, value: str) -> list[str]:
     except (ValueError, RecursionError):
         read = {}
     place[key] = read["value"] if read.keys() == {"value"} and "\n" not in value else value
-    return made
+    return new_settings
 
 
 def name_variable(error: ConfigError, variables: Mapping[str, str]) -> ConfigError:

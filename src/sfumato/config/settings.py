@@ -31,14 +31,6 @@ def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-LEDGER_URLS = {
-    "sqlite": r"sqlite:(?!:memory:$).+",  # a file: books in memory would forget what was spent
-    "postgresql": r"postgresql://.*",
-    "postgres": r"postgres://.*",
-}
-"""The form of `ledger.url`, by its scheme. `sfumato.ledger.STORES` has the store of each."""
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """`fence` is the path of a file or a folder, or the URL of a database. Without it, a file in the state folder."""
@@ -133,8 +125,8 @@ class TableSettings:
         for problem in self.problems(schema, domains, abilities):
             raise problem
         columns = {name: self._column(name, schema, domains) for name in self.columns}
-        made = TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
-        return replace(made, abilities=abilities)
+        policy = TablePolicy(self.name, self.privacy_unit, columns, self.measures, self.max_k, self.limit, version)
+        return replace(policy, abilities=abilities)
 
     def problems(
         self, schema: Mapping[str, str], domains: Mapping[str, tuple[Any, ...]], abilities: Abilities = USUAL
@@ -334,8 +326,8 @@ class ReportSettings:
 
     def public_tables(self) -> tuple[str, ...]:
         """The tables that list its domains and its entities."""
-        listed = [each.domain.table for each in self.attributes.values() if isinstance(each.domain, Reference)]
-        return (*listed, *([] if self.entities is None else [self.entities]))
+        domains = [each.domain.table for each in self.attributes.values() if isinstance(each.domain, Reference)]
+        return (*domains, *([] if self.entities is None else [self.entities]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ database = "demo.duckdb"
 engine = "local"
 source = "engagements"
 privacy_unit = "member_id"
-cap = "everyone"                                                   # all that is told about it, by all together
+cap = "everyone"                                                   # for all questions of all analysts together
 [tables.engagements.columns]
 article   = { domain = "unknown" }                                 # any number of articles per member
 job_title = { domain = "unknown", max_groups = 1 }                 # one title per member

@@ -1,8 +1,8 @@
 """What a configuration promises to one person, in numbers and in words: `sfumato policy explain`, `GET /v1/guarantee`.
 
-`losses` turns what is told into (epsilon, delta), `calls` has the mechanisms behind it, `accounts` the promise of each
-account, `sources` one total per source, `buying` what an epsilon buys, `words` the sentences. Everything follows from
-the file, but for the guarantees of reports and for views, which the caller looks up in the live tables.
+`losses` turns privacy losses into (epsilon, delta), `calls` has the mechanisms behind them, `accounts` the promise of
+each account, `sources` one total per source, `buying` what an epsilon buys, `words` the sentences. Everything follows
+from the file, but for the guarantees of reports and for views, which the caller looks up in the live tables.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ def find_guarantee(
     reach = reaches(config, config.analysts if analyst is None else [analyst])
     sources = source_totals(config, guarantees, views, analyst=analyst, role=role)
     reports = [name for source in sources for name in source.reports.names]
-    found = {name: guarantees.get(name) for name in config.reports if name in reports}
+    promises = {name: guarantees.get(name) for name in config.reports if name in reports}
     return Guarantee(
         analyst=analyst,
         accounts=[promise(config, account, reach.get(account.name, Reach())) for account in accounts],
-        reports={name: None if each is None else cast(ReportPromise, each.to_dict()) for name, each in found.items()},
+        reports={
+            name: None if each is None else cast(ReportPromise, each.to_dict()) for name, each in promises.items()
+        },
         sources=sources,
     )
 

@@ -30,16 +30,16 @@ class Reach:
 
 def reaches(config: Config, analysts: Iterable[str]) -> dict[str, Reach]:
     """What these analysts can ask with each account, by its name; without accounts that they cannot ask with."""
-    found: dict[str, Reach] = {}
+    by_account: dict[str, Reach] = {}
     for analyst in analysts:
         who = config.analysts[analyst]
         for name, table in config.tables.items():
             if who.role in RIGHTS["ask"] and table.measures and config.may_use(analyst, name):
                 for account in accounts_of(config, analyst, name):
-                    reach = found.setdefault(account.name, Reach())
+                    reach = by_account.setdefault(account.name, Reach())
                     reach.tables.add(name)
                     reach.noises.add(config.budgets[who.budget].prices.count_noise)
-    return found
+    return by_account
 
 
 def promise(config: Config, account: Account, reach: Reach) -> AccountPromise:
@@ -79,5 +79,5 @@ def _bounds(account: Account) -> Iterator[AccountBound]:
 def _account_bound(
     what: Asked, charge: Charge, budget: Budget, delta: Fraction | None = None, pure: Fraction | None = None
 ) -> AccountBound:
-    found = Loss.of_charge(charge, budget.prices, None).person(at=delta, pure=pure)
-    return AccountBound(what=what, charge=charge, epsilon=found.epsilon, delta=found.delta, wins=found.wins)
+    bound = Loss.of_charge(charge, budget.prices, None).person(at=delta, pure=pure)
+    return AccountBound(what=what, charge=charge, epsilon=bound.epsilon, delta=bound.delta, wins=bound.wins)

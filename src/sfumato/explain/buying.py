@@ -15,7 +15,7 @@ from sfumato.config import Budget
 from sfumato.config.settings import Resets
 from sfumato.errors import InvalidArgument
 from sfumato.explain.calls import TYPICAL, mechanism, pure_epsilon
-from sfumato.explain.losses import TOLD_AT, Loss, periods
+from sfumato.explain.losses import SHOWN_AT, Loss, periods
 from sfumato.query.policy import Prices
 from sfumato.wire.guarantee import Asked, PersonBound
 
@@ -25,8 +25,8 @@ PRICES = Prices(Fraction(15, 100), Fraction(1, 10**10))
 EPSILON = Fraction(8)
 """What all questions and releases of one month promise with the budget that `sfumato init` writes, unless it is given.
 
-The largest whole number below 10, which is often called the end of what protects anybody, that leaves something to ask:
-15 lists of ten, or 320 histograms or totals. A year of it is 34.35, and is told too.
+The largest whole number below 10, which is often called the end of what protects a person, that leaves something to
+ask: 15 lists of ten, or 320 histograms or totals. A year of it is 34.35, and is shown too.
 """
 
 MAX_EPSILON = 100
@@ -71,7 +71,7 @@ class BudgetPlan:
             yield Affordable(asked, charge, times, answering.error95, one)
 
     def _bound(self, charge: Charge, pure: Fraction | None = None) -> PersonBound:
-        return Loss.of_charge(charge, self.budget.prices, None).person(at=TOLD_AT, pure=pure)
+        return Loss.of_charge(charge, self.budget.prices, None).person(at=SHOWN_AT, pure=pure)
 
     def to_toml(self) -> str:
         """The lines of the budget's section, without its name."""
@@ -111,16 +111,16 @@ class BudgetPlan:
 
 
 def plan_budget(epsilon: Number = EPSILON, prices: Prices = PRICES, resets: Resets = "monthly") -> BudgetPlan:
-    """The largest budget that promises (`epsilon`, TOLD_AT) in a period.
+    """The largest budget that promises (`epsilon`, SHOWN_AT) in a period.
 
     Every call goes with a unit at least, so it has as many calls as units: calls are cheap. It has fewer where their
-    deltas would take more than half of TOLD_AT.
+    deltas would take more than half of SHOWN_AT.
     """
     target = positive("epsilon", epsilon, at_most=MAX_EPSILON)
-    most = int(TOLD_AT / 2 // prices.delta_per)
+    most = int(SHOWN_AT / 2 // prices.delta_per)
     if most < 1:
-        raise InvalidArgument("delta_per", f"must be at most {float(TOLD_AT / 2):.0e}, or one call takes all of delta")
-    given = prices.epsilon_per, prices.delta_per, TOLD_AT
+        raise InvalidArgument("delta_per", f"must be at most {float(SHOWN_AT / 2):.0e}, or one call takes all of delta")
+    given = prices.epsilon_per, prices.delta_per, SHOWN_AT
     without_calls = units(target, 0, *given)
     information = units(target, min(without_calls, most), *given)
     while epsilon_of_cap(information + 1, min(information + 1, most), *given) <= target:

@@ -55,7 +55,7 @@ def pure_epsilon(answering: Mechanism) -> Fraction | None:
 
 def shapes(tables: Iterable[TableSettings]) -> frozenset[Shape] | None:
     """The shapes of all histograms of private values that can be asked about some tables; None if they are too many."""
-    found: set[Shape] = set()
+    private_shapes: set[Shape] = set()
     for table in tables:
         products = {(1, False)}  # of some of the columns, and whether the values of one of them are private
         for column in table.columns.values():
@@ -65,8 +65,8 @@ def shapes(tables: Iterable[TableSettings]) -> frozenset[Shape] | None:
             if len(products) > MAX_SHAPES:
                 return None
         taus = {measure.max_per_unit for measure in table.measures.values()}
-        found |= {(groups, tau) for groups, private in products if private for tau in taus}
-    return frozenset(found) if len(found) <= MAX_SHAPES else None
+        private_shapes |= {(groups, tau) for groups, private in products if private for tau in taus}
+    return frozenset(private_shapes) if len(private_shapes) <= MAX_SHAPES else None
 
 
 @lru_cache(maxsize=256)

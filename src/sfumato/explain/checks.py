@@ -17,7 +17,7 @@ def source_warnings(config: Config, totals: Iterable[SourceTotal]) -> Iterator[C
         for other in others:
             yield ConfigError(
                 f"tables.{other}.source",
-                f"has rows of tables.{first} too: what is told under both names adds up, and so do their caps; keep "
+                f"has rows of tables.{first} too: results under both names add up, and so do their caps; keep "
                 "one of the two tables, if it is the same rows",
             )
         if "units" in total.unbounded:

@@ -1,4 +1,4 @@
-"""What is told at most, in numbers that add up, and the (epsilon, delta) that it promises.
+"""Privacy losses: numbers that add up, and the (epsilon, delta) that they promise.
 
 Guarantee: losses compose adaptively. A budget is zCDP but for the delta of its calls. A report with Laplace noise is
 pure: it adds its epsilon to what all else promises, or epsilon^2 / 2 to rho, and the smaller of the two holds
@@ -22,10 +22,10 @@ from sfumato.query.policy import Prices
 from sfumato.wire.guarantee import GroupBound, PersonBound, Window
 
 GROUPS = (2, 5, 10)
-"""The numbers of people whose bound is told."""
+"""The numbers of people whose bound is shown."""
 
-TOLD_AT = Fraction(1, 10**7)
-"""The delta of what is told. It is the same wherever it can be: epsilons at one delta can be compared."""
+SHOWN_AT = Fraction(1, 10**7)
+"""The delta at which an epsilon is shown. It is the same wherever it can be, because such epsilons can be compared."""
 
 NO_BOUND = PersonBound(epsilon=None, delta=None, wins=1.0)
 
@@ -83,7 +83,7 @@ class Loss:
         return Loss(self.rho + other.rho, self.delta + other.delta, pure, pure_rho, shown)
 
     def person(self, *, at: Fraction | None = None, pure: Fraction | None = None) -> PersonBound:
-        """What is promised to one person: at a delta, or at the one that is told.
+        """What is promised to one person: at a delta, or at the one that is shown.
 
         `pure` is an epsilon that holds but for the delta of calls.
         """
@@ -108,8 +108,13 @@ class Loss:
             None if each is None or each <= shown else round_up(self._epsilon(people, each - shown), 100)
             for each in (delta, same)
         )
-        told = None if delta is None else float(delta)
-        return GroupBound(people=people, epsilon=at_delta, delta=told, shown=float(shown), same_delta=at_same)
+        return GroupBound(
+            people=people,
+            epsilon=at_delta,
+            delta=None if delta is None else float(delta),
+            shown=float(shown),
+            same_delta=at_same,
+        )
 
     def _epsilon(self, people: int, spare: Fraction) -> Fraction:
         square = people**2
@@ -137,8 +142,8 @@ def smallest(losses: Iterable[Loss | None]) -> Loss | None:
     """The one that promises most, of several that all hold; None if none of them is a bound."""
 
     def epsilon(loss: Loss) -> float:
-        found = loss.person().epsilon
-        return math.inf if found is None else found
+        value = loss.person().epsilon
+        return math.inf if value is None else value
 
     return min((each for each in losses if each is not None), key=epsilon, default=None)
 
@@ -149,14 +154,14 @@ def person_bound(loss: Loss | None) -> PersonBound:
 
 def bound(epsilon: Fraction, delta: Fraction) -> PersonBound:
     """The record of (epsilon, delta). A bet at 50:50 is won with (e^epsilon + delta) / (1 + e^epsilon) at most."""
-    told = round_up(epsilon, 100)
-    wins = 1 - (1 - float(delta)) / (1 + math.exp(min(told, 700)))
-    return PersonBound(epsilon=told, delta=float(delta), wins=min(round_up(wins, 10_000), 1.0))
+    rounded = round_up(epsilon, 100)
+    wins = 1 - (1 - float(delta)) / (1 + math.exp(min(rounded, 700)))
+    return PersonBound(epsilon=rounded, delta=float(delta), wins=min(round_up(wins, 10_000), 1.0))
 
 
 def round_delta(spent: Fraction) -> Fraction | None:
-    """The smallest power of ten, from TOLD_AT on, of which calls take at most half; None if it is 1 or more."""
-    delta = TOLD_AT
+    """The smallest power of ten, from SHOWN_AT on, of which calls take at most half; None if it is 1 or more."""
+    delta = SHOWN_AT
     while delta < 2 * spent:
         delta *= 10
     return delta if delta < 1 else None

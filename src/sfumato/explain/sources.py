@@ -79,18 +79,18 @@ class _Source:
         )
 
     @property
-    def _asked(self) -> list[str]:
+    def _tables_to_ask(self) -> list[str]:
         """The tables that the analysts who are counted may ask about."""
         return [table for table in self.tables if any(table in tables for tables in self.asking.values())]
 
     @property
-    def _paying(self) -> dict[str, Account]:
+    def _payers(self) -> dict[str, Account]:
         """The accounts that pay for questions, by name: those of analysts and organisations, and of caps."""
         asking = ((name, table) for name, tables in self.asking.items() for table in tables)
         return {each.name: each for name, table in asking for each in accounts_of(self.config, name, table)}
 
     @property
-    def _releasing(self) -> list[Account]:
+    def _release_payers(self) -> list[Account]:
         """The accounts that can pay for releases. An analyst's own accounts pay for none."""
         if self.analyst is not None:
             return []
@@ -99,7 +99,7 @@ class _Source:
         return [release_account(self.config, name) for name in names]
 
     @property
-    def _capped(self) -> list[str]:
+    def _tables_with_cap(self) -> list[str]:
         """The tables whose cap refuses. A cap that is only tracked bounds nothing."""
         caps = {table: self.config.tables[table].cap for table in self.tables}
         return [table for table, cap in caps.items() if cap and self.config.budgets[cap].mode == "enforce"]
@@ -139,38 +139,41 @@ class _Source:
         return add(losses)
 
     def _questions(self, span: Span) -> Loss | None:
-        capped = [table for table in self._asked if table in self._capped]
-        others = [table for table in self._asked if table not in capped]
+        capped = [table for table in self._tables_to_ask if table in self._tables_with_cap]
+        others = [table for table in self._tables_to_ask if table not in capped]
         by_caps = add([self._caps_loss(span, capped), self._accounts_loss(span, others)])
-        return smallest([self._accounts_loss(span, self._asked), by_caps])
+        return smallest([self._accounts_loss(span, self._tables_to_ask), by_caps])
 
     @property
     def _caps_releases(self) -> bool:
         """Whether every release debits a cap: each table has one, or all of its rows are in one that has."""
         places = {table: table_places(self.config, table) for table in self.tables}
-        return all(any(places[table] <= places[capped] for capped in self._capped) for table in self.tables)
+        return all(any(places[table] <= places[capped] for capped in self._tables_with_cap) for table in self.tables)
 
     def _releases(self, span: Span) -> Loss | None:
         spent = (
-            replace(each.budget, cap=each.budget.cap * periods(each.budget.resets, span)) for each in self._releasing
+            replace(each.budget, cap=each.budget.cap * periods(each.budget.resets, span))
+            for each in self._release_payers
         )
         apart = add(None if each.mode == "track" else Loss.of_charge(each.cap, each.prices, None) for each in spent)
-        return smallest([apart, *([self._caps_loss(span, self._capped)] if self._caps_releases else [])])
+        return smallest([apart, *([self._caps_loss(span, self._tables_with_cap)] if self._caps_releases else [])])
 
     def _questions_and_releases(self, span: Span) -> Loss | None:
         """Questions and releases together: caps that pay for both bound their sum."""
         apart = add([self._questions(span), self._releases(span)])
         if self.analyst is not None or not self._caps_releases:
             return apart
-        uncapped = [table for table in self.tables if table not in self._capped]
-        return smallest([apart, add([self._caps_loss(span, self._capped), self._accounts_loss(span, uncapped)])])
+        uncapped = [table for table in self.tables if table not in self._tables_with_cap]
+        return smallest(
+            [apart, add([self._caps_loss(span, self._tables_with_cap), self._accounts_loss(span, uncapped)])]
+        )
 
     def _reports(self, guarantees: Mapping[str, ReportGuarantee]) -> Loss | None:
         """What reports tell of one person; None if one of them has no bound for a person."""
         known = [guarantees.get(name) for name in self.reports]
         bounded = (each is not None and each.unit == "person" and not each.exact_totals for each in known)
-        told = (Loss(each.rho) if each.rho else Loss.of_report(each.epsilon) for each in known if each)
-        return add(told) if all(bounded) else None
+        losses = (Loss(each.rho) if each.rho else Loss.of_report(each.epsilon) for each in known if each)
+        return add(losses) if all(bounded) else None
 
     def _event_epsilon(self, guarantees: Mapping[str, ReportGuarantee]) -> float | None:
         """What reports tell of one event."""
@@ -185,13 +188,13 @@ class _Source:
         """Who is hidden. Guarantees for two kinds of units do not add up."""
         return [*dict.fromkeys(unit for name in self.tables if (unit := self.config.tables[name].privacy_unit))]
 
-    def _unbounded(self, told: Loss | None, guarantees: Mapping[str, ReportGuarantee]) -> Iterator[Unbounded]:
-        """Why there is no bound for one person."""
+    def _obstacles(self, loss: Loss | None, guarantees: Mapping[str, ReportGuarantee]) -> Iterator[Unbounded]:
+        """Why there is no bound for one person. `loss` is that of questions and releases."""
         if len(self._units) > 1:
             yield "units"
-        if told is None:
+        if loss is None:
             yield "tracked"
-        elif told.person().epsilon is None:
+        elif loss.person().epsilon is None:
             yield "calls"
         known = [guarantees.get(name) for name in self.reports]
         if None in known:
@@ -202,28 +205,28 @@ class _Source:
             yield "exact-totals"
 
     def total(self, guarantees: Mapping[str, ReportGuarantee], views: Collection[str]) -> SourceTotal:
-        paying, releasing, reports = self._paying, self._releasing, self._reports(guarantees)
-        window = longest_window(each.budget.resets for each in (*paying.values(), *releasing))
+        payers, releasers, reports = self._payers, self._release_payers, self._reports(guarantees)
+        window = longest_window(each.budget.resets for each in (*payers.values(), *releasers))
         spans: tuple[Span, Span] = (window, "year")
-        questions, told = (
+        questions, without_reports = (
             [losses(span) for span in spans] for losses in (self._questions, self._questions_and_releases)
         )
-        unbounded = [*self._unbounded(told[0], guarantees)]
+        unbounded = [*self._obstacles(without_reports[0], guarantees)]
         group = add([questions[0], reports])
         return SourceTotal(
             tables=[*self.tables],
             unit=self._units[0] if len(self._units) == 1 else None,
             views=[name for name in self.tables if name in views],
-            uncapped=[table for table in self._asked if table not in self._capped],
+            uncapped=[table for table in self._tables_to_ask if table not in self._tables_with_cap],
             window=window,
-            questions=TotalPart(names=[*paying], **_bounds(questions)),
+            questions=TotalPart(names=[*payers], **_bounds(questions)),
             releases=None
             if self.analyst is not None
-            else TotalPart(names=[each.name for each in releasing], **_bounds(map(self._releases, spans))),
+            else TotalPart(names=[each.name for each in releasers], **_bounds(map(self._releases, spans))),
             reports=TotalPart(names=[*self.reports], **_bounds([reports, reports])),
             event_epsilon=self._event_epsilon(guarantees) if self.reports else None,
             event_delta=float(sum(each.delta for name in self.reports if (each := guarantees.get(name)))),
-            total=PeriodBounds(**_bounds(None if unbounded else add([each, reports]) for each in told)),
+            total=PeriodBounds(**_bounds(None if unbounded else add([each, reports]) for each in without_reports)),
             unbounded=unbounded,
             groups=[] if group is None or len(self._units) > 1 else group.groups(),
         )

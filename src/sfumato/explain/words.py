@@ -92,8 +92,8 @@ def describe_groups(groups: Sequence[GroupBound]) -> str:
 def _group(group: GroupBound) -> str:
     if group.epsilon is None:
         return f"{group.people} people have no bound"
-    told = f"{group.people} people have epsilon {group.epsilon:,.2f} at delta {group.delta:.0e}"
-    return told if group.same_delta is not None else f"{told}, and at the delta of one person there is none"
+    bound = f"{group.people} people have epsilon {group.epsilon:,.2f} at delta {group.delta:.0e}"
+    return bound if group.same_delta is not None else f"{bound}, and at the delta of one person there is none"
 
 
 def describe_bound(bound: PersonBound) -> str:
@@ -106,14 +106,14 @@ def describe_source(source: SourceTotal) -> str:
     """The total of a source, in a sentence or two."""
     tables = join_words(source.tables)
     names = f"{tables} are {len(source.tables)} names for one source. " if len(source.tables) > 1 else ""
-    told = "questions and reports" if source.releases is None else "questions, releases and reports"
+    kinds = "questions and reports" if source.releases is None else "questions, releases and reports"
     if source.unbounded:
         why = join_words([WHY_UNBOUNDED[each] for each in source.unbounded])
-        return f"{names}All that is told about the rows of {tables} has no bound for one person: {why}."
+        return f"{names}There is no bound for one person on all results about the rows of {tables}: {why}."
     window, total = WINDOWS[source.window], source.total
     year = "" if source.window == "all" else f", and {describe_bound(total.year)} in a year"
     return (
-        f"{names}All that is told about the rows of {tables}, by {told} together: {describe_bound(total.period)} "
+        f"{names}All results about the rows of {tables}, of {kinds} together: {describe_bound(total.period)} "
         f"{window}{year}, for one {source.unit or 'person'}."
     )
 
@@ -131,7 +131,7 @@ def describe_source_parts(source: SourceTotal) -> Iterator[str]:
     if source.views:
         them = join_words(source.views)
         verb = "is a view" if len(source.views) == 1 else "are views"
-        yield f"{them} {verb}: what is told about the tables beneath a view is not added here, nor this to theirs."
+        yield f"{them} {verb}: results about the tables beneath a view are not added here, nor these to theirs."
     if source.uncapped and source.releases is not None:
         yield f"No cap bounds what is asked about {join_words(source.uncapped)} by all together."
 

@@ -6,18 +6,17 @@ advanced; then the answer leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
-from sfumato.config import LedgerSettings, ledger_scheme
+from sfumato.config import LedgerSettings
+from sfumato.config.stores import store_kind
 from sfumato.errors import ConfigError
 from sfumato.ledger.accounts import accounts_of, all_accounts, budget_accounts
 from sfumato.ledger.fence import Fence
 from sfumato.ledger.file_fence import NAME_IN_FOLDER, FileFence, default_path, state_folder
 from sfumato.ledger.ledger import Ledger
-from sfumato.ledger.postgres import PostgresStore
 from sfumato.ledger.postgres_fence import HOLDS_A_LEDGER, PostgresFence
-from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.store import Store
 from sfumato.ledger.types import (
     Account,
@@ -35,7 +34,6 @@ from sfumato.ledger.types import (
 )
 
 __all__ = [
-    "STORES",
     "Account",
     "ChargeEntry",
     "Debit",
@@ -67,17 +65,12 @@ STATE_BELOW = (
     "Move the ledger, with its sfumato.toml, into a folder of its own; or set [ledger] fence to a place outside"
 )
 
-STORES: Mapping[str, type[Store]] = {
-    "sqlite": SQLiteStore,
-    "postgresql": PostgresStore,
-    "postgres": PostgresStore,
-}
-"""The store of each scheme that `ledger.url` may have (`sfumato.config.LEDGER_URLS`)."""
-
 
 def find_store(settings: LedgerSettings, folder: Path) -> Store:
     """The store of a configuration, not opened: nothing on disk or network is touched."""
-    return STORES[ledger_scheme(settings.url)].at(settings.url, folder)
+    module, _, name = store_kind(settings.url).home.partition(":")
+    store: type[Store] = getattr(import_module(module), name)
+    return store.at(settings.url, folder)
 
 
 def find_fence(setting: Path | str) -> Fence:

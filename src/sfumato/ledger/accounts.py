@@ -44,7 +44,7 @@ def cap_accounts(config: Config, table: str | None, payer: str) -> tuple[Account
 
     Each payer pays for a step, also for one that another has paid for: strangers share this account, and a balance
     that stays where it is would show them what was asked before. With parts, the payer's part is debited too. Parts
-    add up to the whole at most, so the whole refuses nobody; it counts what was spent before there were parts.
+    add up to the whole at most, so the whole refuses nothing; it counts what was spent before there were parts.
     """
     settings = None if table is None else config.tables[table]
     if settings is None or not settings.cap:

@@ -81,10 +81,10 @@ class ApiKeys:
         if not SHAPE.fullmatch(text):
             return None
         with self._ledger.reading() as books:
-            found = books.run(f"{_SELECT} WHERE hash = ?", sha256(text))
-            if found:
+            rows = books.run(f"{_SELECT} WHERE hash = ?", sha256(text))
+            if rows:
                 rules.check_keys(books)
-            key = _key(found[0]) if found else None
+            key = _key(rows[0]) if rows else None
         return key if key is not None and key.state(now) == "valid" else None
 
     def list(self, analyst: str | None = None) -> tuple[ApiKey, ...]:
@@ -97,15 +97,15 @@ class ApiKeys:
         """End a key at once and for good. Revoking it again changes nothing."""
         with self._ledger.writing() as books:
             rules.check_keys(books)
-            found = books.run(f"{_SELECT} WHERE id = ?", id)
-            if found and _key(found[0]).revoked is None:
+            rows = books.run(f"{_SELECT} WHERE id = ?", id)
+            if rows and _key(rows[0]).revoked is None:
                 books.revoke_key(id, moment_text(now))
-                found = books.run(f"{_SELECT} WHERE id = ?", id)
-            known = [] if found else [row[0] for row in books.run("SELECT id FROM keys")]
+                rows = books.run(f"{_SELECT} WHERE id = ?", id)
+            known = [] if rows else [row[0] for row in books.run("SELECT id FROM keys")]
             mark = rules.keys_mark(books)
-        if found:
+        if rows:
             self._ledger.fence.advance(mark)  # no older copy may bring it back
-            return _key(found[0])
+            return _key(rows[0])
         if id.startswith(START):  # a key, or a part of one, which must not be in a message or a log
             raise NotFound(
                 "a key is revoked by its id, which `sfumato keys list` shows; keep the key itself out of commands"

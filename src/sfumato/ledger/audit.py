@@ -138,8 +138,8 @@ def _wrong_answers(books: Books, walk: _JournalWalk) -> Iterator[str]:
             yield f"the nonce of {atom} is not the one that was drawn"
         elif atom not in walk.nonces and atom not in walk.payloads:
             yield f"no request has begun the draw {atom}"
-    found = books.run("SELECT account, digest, body, receipt FROM answers")
-    answers = {(account, digest): (sha256(body), sha256(receipt)) for account, digest, body, receipt in found}
+    rows = books.run("SELECT account, digest, body, receipt FROM answers")
+    answers = {(account, digest): (sha256(body), sha256(receipt)) for account, digest, body, receipt in rows}
     for account, digest in sorted(answers.keys() | walk.own):
         if answers.get((account, digest)) != walk.answers.get((account, digest)):
             yield f"the stored answer {digest} of {account} is not the one that left"
@@ -151,9 +151,9 @@ def _wrong_answers(books: Books, walk: _JournalWalk) -> Iterator[str]:
 
 def _wrong_seals(books: Books, table: str, written: str, columns: str, expected: Mapping[int, str]) -> Iterator[str]:
     """Journal rows whose seals or cells have changed. The column `written` holds the number of the journal row."""
-    found = {sequence for (sequence,) in books.run(f"SELECT DISTINCT {written} FROM {table}")}  # noqa: S608
+    sequences = {sequence for (sequence,) in books.run(f"SELECT DISTINCT {written} FROM {table}")}  # noqa: S608
     select = f"SELECT {written}, {columns} FROM {table} WHERE {written} BETWEEN ? AND ?"  # noqa: S608
-    ordered = sorted(found | expected.keys())
+    ordered = sorted(sequences | expected.keys())
     for first in range(0, len(ordered), _SEALS_PAGE):
         page = ordered[first : first + _SEALS_PAGE]
         rows: dict[int, list[tuple[str | int, ...]]] = {sequence: [] for sequence in page}
@@ -170,7 +170,7 @@ def _wrong_names(books: Books) -> Iterator[str]:
     places = books.run(f"SELECT place, {fields} FROM places")  # noqa: S608
     domains = books.run("SELECT digest, listed FROM domains")
     wrong = {place for place, *texts in places if place_key(*texts) != place}
-    wrong |= {digest for digest, listed in domains if sha256(listed) != digest}
+    wrong |= {digest for digest, text in domains if sha256(text) != digest}
     for table, kept, used in (
         ("place", places, "SELECT DISTINCT place FROM seals"),
         ("domain", domains, "SELECT DISTINCT domain FROM cells"),

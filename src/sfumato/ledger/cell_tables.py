@@ -31,41 +31,41 @@ def read_history(books: Books, places: Collection[Place]) -> dict[Place, list[St
     """All seals of each place, the latest last."""
     for report in {place.report for place in places}:
         rules.check_cells(books, REPORT + report)
-    found: dict[str, dict[int, StoredSeal]] = {place.key: {} for place in places}
-    for some in _chunks([*found]):
+    by_place: dict[str, dict[int, StoredSeal]] = {place.key: {} for place in places}
+    for some in _chunks([*by_place]):
         among = f"WHERE place IN ({', '.join('?' * len(some))})"
         select = f"SELECT place, number, version, definition, nonce, opened FROM seals {among} ORDER BY place, number"  # noqa: S608
         for key, *columns in books.run(select, *some):
-            found[key][columns[0]] = StoredSeal(*columns)
+            by_place[key][columns[0]] = StoredSeal(*columns)
         select = f"SELECT place, number, stored, domain, counts FROM cells {among} ORDER BY place, number, stored"  # noqa: S608
         for key, number, *cells in books.run(select, *some):
-            if number not in found[key]:
+            if number not in by_place[key]:
                 raise LedgerFailed(SPOILT)
-            found[key][number].cells.append(tuple(cells))
-    return {place: [*seals.values()] for place, seals in zip(places, found.values(), strict=True)}
+            by_place[key][number].cells.append(tuple(cells))
+    return {place: [*seals.values()] for place, seals in zip(places, by_place.values(), strict=True)}
 
 
 def read_domains(books: Books, seals: Iterable[StoredSeal]) -> dict[str, tuple[str, ...]]:
     """The lists of values behind the cells of these seals, by their digests."""
     digests = {domain for stored in seals for _, domain, _ in stored.cells}
-    found: dict[str, tuple[str, ...]] = {}
+    domains: dict[str, tuple[str, ...]] = {}
     for some in _chunks([*digests]):
         select = f"SELECT digest, listed FROM domains WHERE digest IN ({', '.join('?' * len(some))})"  # noqa: S608
-        found |= {digest: tuple(json.loads(listed)) for digest, listed in books.run(select, *some)}
-    if len(found) < len(digests):
+        domains |= {digest: tuple(json.loads(text)) for digest, text in books.run(select, *some)}
+    if len(domains) < len(digests):
         raise LedgerFailed(SPOILT)
-    return found
+    return domains
 
 
 def read_places(books: Books, report: str) -> list[Place]:
-    found = books.run(f"SELECT {_PLACE} FROM places WHERE report = ? ORDER BY place", report)  # noqa: S608
-    return [Place(*texts) for texts in found]
+    rows = books.run(f"SELECT {_PLACE} FROM places WHERE report = ? ORDER BY place", report)  # noqa: S608
+    return [Place(*texts) for texts in rows]
 
 
 def read_restores(books: Books) -> list[Restore]:
     """The recoveries so far, in their order."""
-    found = books.run("SELECT sequence, at, note FROM journal WHERE kind = 'restore' ORDER BY sequence")
-    return [Restore(sequence, datetime.fromisoformat(at), json.loads(note)["versions"]) for sequence, at, note in found]
+    rows = books.run("SELECT sequence, at, note FROM journal WHERE kind = 'restore' ORDER BY sequence")
+    return [Restore(sequence, datetime.fromisoformat(at), json.loads(note)["versions"]) for sequence, at, note in rows]
 
 
 def count_drawn(books: Books, report: str) -> tuple[int, int]:
@@ -142,13 +142,13 @@ def store_cells(
     if not new:
         return
     sequence = books.head.sequence + 1
-    listed = {values: json.dumps(values, separators=(",", ":")) for values in {part.values for part in new.values()}}
-    digests = {values: sha256(text) for values, text in listed.items()}
+    texts = {values: json.dumps(values, separators=(",", ":")) for values in {part.values for part in new.values()}}
+    digests = {values: sha256(text) for values, text in texts.items()}
     for place, part in new.items():
         counts = json.dumps(part.counts, separators=(",", ":"))
         current[place].cells.append((sequence, digests[part.values], counts))
     rows = [(place.key, current[place].number, *current[place].cells[-1][1:]) for place in new]
-    _insert(books, "domains (digest, listed)", [(digests[values], listed[values]) for values in listed], known="digest")
+    _insert(books, "domains (digest, listed)", [(digests[values], texts[values]) for values in texts], known="digest")
     _insert(books, "cells (place, number, domain, counts, stored)", [(*row, sequence) for row in rows])
     cells = sum(len(part.values) for part in new.values())
     _append(books, report, {"cells": cells, "sha256": rows_hash(rows)}, now)

@@ -72,8 +72,8 @@ class Seals:
         Places that are not drawn, or only under other definitions, are left out.
         """
         with self._ledger.reading() as books:
-            found = {place: seal_under(seals, places[place]) for place, seals in read_history(books, places).items()}
-            current = {place: stored for place, stored in found.items() if stored is not None and stored.cells}
+            latest = {place: seal_under(seals, places[place]) for place, seals in read_history(books, places).items()}
+            current = {place: stored for place, stored in latest.items() if stored is not None and stored.cells}
             domains, mark = read_domains(books, current.values()), fence_mark(books, current)
             seals = as_seals(current, domains)
         self._advance(mark)
@@ -88,10 +88,10 @@ class Seals:
         report = check_places(places)
         with self._ledger.writing() as books:
             history, restores = read_history(books, places), read_restores(books)
-            found = {place: seal_under(seals, places[place]) for place, seals in history.items()}
+            latest = {place: seal_under(seals, places[place]) for place, seals in history.items()}
             current = {
                 place: stored
-                for place, stored in found.items()
+                for place, stored in latest.items()
                 if stored is not None and is_usable(stored, most, restores)
             }
             new = {
@@ -154,8 +154,8 @@ class Seals:
                 if (entities is None or place.entity in entities) and (defined := definition(place)) is not None
             }
             history, restores = read_history(books, served), read_restores(books)
-            found = {place: seal_under(seals, served[place]) for place, seals in history.items()}
-            current = {place: stored for place, stored in found.items() if stored is not None and stored.cells}
+            latest = {place: seal_under(seals, served[place]) for place, seals in history.items()}
+            current = {place: stored for place, stored in latest.items() if stored is not None and stored.cells}
             new = {place: next_seal(place, history[place], served[place], most, restores) for place in current}
             if not dry:
                 store_seals(books, report, new, now)
@@ -171,8 +171,8 @@ class Seals:
     def others(self, report: str, definitions: Collection[str]) -> int:
         """How many places of a report were drawn under other definitions than these."""
         with self._ledger.reading() as books:
-            found = count_by_definition(books, report)
-        return sum(places for definition, places in found.items() if definition not in definitions)
+            counts = count_by_definition(books, report)
+        return sum(places for definition, places in counts.items() if definition not in definitions)
 
     def _advance(self, mark: Mark | None) -> None:
         if mark is not None:

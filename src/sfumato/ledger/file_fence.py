@@ -104,8 +104,8 @@ class FileFence(Fence):
     def identity(self) -> str:
         """That of the lock file, which is never replaced. A copy of the fence has a lock file of its own."""
         with self._hold() as lock:
-            found = os.fstat(lock)
-            return f"file {found.st_ino} {found.st_mtime_ns}"
+            status = os.fstat(lock)
+            return f"file {status.st_ino} {status.st_mtime_ns}"
 
     def _append(self, known: Mark, mark: Mark) -> Mark:
         """Add a line, unless it is covered, and sync: the line that covers it may not be synced yet."""

@@ -202,10 +202,10 @@ class Ledger:
     def payload(self, atom: str) -> str:
         """The stored payload of an atom that is settled."""
         with self.reading() as books:
-            found = books.atom(atom)
-        if found is None or found[1] is None:
+            row = books.atom(atom)
+        if row is None or row[1] is None:
             raise LedgerFailed(SUPERSEDED)
-        return found[1]
+        return row[1]
 
     # -- standings and grants --
 
@@ -244,17 +244,17 @@ class Ledger:
         """What the requests of an analyst (None: of all) did to the accounts, the latest first."""
         with self.reading() as books:
             held = books.reservations() if before is None else []
-            found = books.movements(analyst, before=before, rows=rows + 1)
+            page = books.movements(analyst, before=before, rows=rows + 1)
             entries = [
                 ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved")
                 for each in reversed(held)
                 if analyst in (None, each.analyst)
                 for part in each.parts
             ]
-            for _, row in found[:rows]:
+            for _, row in page[:rows]:
                 amount = row.granted if row.kind == "grant" else row.spent
                 entries.append(ChargeEntry(row.at, row.digest, row.account, amount, _STATES[row.kind]))
-        return History(entries, str(found[rows - 1][0]) if len(found) > rows else None)
+        return History(entries, str(page[rows - 1][0]) if len(page) > rows else None)
 
     def grant(self, account: Account, amount: Charge, reason: str, now: datetime) -> Standing:
         """Add to what an account may spend in its current period."""

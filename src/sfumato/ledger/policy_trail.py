@@ -40,18 +40,18 @@ class PolicyChange:
 
 def settings_in_force(config: Config) -> dict[str, str]:
     """The settings that decide who may spend how much on what, each as text."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, budget in config.budgets.items():
         prices = {each.name: getattr(budget.prices, each.name) for each in fields(budget.prices)}
         amounts = {"information": budget.cap.information, "calls": budget.cap.calls}
-        found |= _named(f"budgets.{name}", amounts | prices | _others(budget, "prices", "cap"))
+        settings |= _settings(f"budgets.{name}", amounts | prices | _others(budget, "prices", "cap"))
     for name, analyst in config.analysts.items():
-        found |= _named(f"analysts.{name}", _others(analyst))
+        settings |= _settings(f"analysts.{name}", _others(analyst))
     for name, organisation in config.organisations.items():
-        found |= _named(f"organisations.{name}", {"budget": organisation})
+        settings |= _settings(f"organisations.{name}", {"budget": organisation})
     for name, table in config.tables.items():
-        found |= _named(f"tables.{name}", {"cap": table.cap, "parts": table.parts})
-    return found
+        settings |= _settings(f"tables.{name}", {"cap": table.cap, "parts": table.parts})
+    return settings
 
 
 def record_policy(ledger: Ledger, config: Config, now: datetime) -> None:
@@ -78,13 +78,13 @@ def policy_changes(ledger: Ledger) -> list[PolicyChange]:
     with ledger.reading() as books:
         entries = books.policies()
     known: dict[str, str] = {}
-    found: list[PolicyChange] = []
+    history: list[PolicyChange] = []
     for at, note in entries:
         names = sorted([*note["set"], *note["unset"]])
         changes = [SettingChange(name, known.get(name), note["set"].get(name)) for name in names]
-        found.append(PolicyChange(at, note["user"], note["file"], tuple(changes)))
+        history.append(PolicyChange(at, note["user"], note["file"], tuple(changes)))
         _apply(known, note)
-    return found[::-1]
+    return history[::-1]
 
 
 def _latest(books: Books) -> dict[str, str]:
@@ -101,11 +101,11 @@ def _apply(known: dict[str, str], note: Mapping[str, Any]) -> None:
 
 
 def _others(record: Any, *known: str) -> dict[str, Any]:
-    """The fields of a record, so that a right that is added later is part of the trail."""
+    """The fields of a record but for `known`: a right that is added later is part of the trail."""
     return {each.name: getattr(record, each.name) for each in fields(record) if each.name not in known}
 
 
-def _named(section: str, values: Mapping[str, Any]) -> dict[str, str]:
+def _settings(section: str, values: Mapping[str, Any]) -> dict[str, str]:
     return {f"{section}.{name}": _text(value) for name, value in values.items() if value is not None and value != {}}
 
 

@@ -80,8 +80,8 @@ class PostgresStore(Store):
     @property
     def exists(self) -> bool:
         self._import_driver()
-        with translate_errors(self._psycopg.Error), self._connect(deadline("question")) as found:
-            return bool(found.execute(_HAS_BOOKS).fetchall())
+        with translate_errors(self._psycopg.Error), self._connect(deadline("question")) as connection:
+            return bool(connection.execute(_HAS_BOOKS).fetchall())
 
     def open(self) -> None:
         self._import_driver()

@@ -80,11 +80,11 @@ class PostgresFence(Fence):
         if line is None and before is not None:
             return before[1]
         try:
-            found = Mark.from_line(line.encode())
+            mark = Mark.from_line(line.encode())
         except NO_MARK:
             raise LedgerFailed(DAMAGED) from None
-        self._read, self._synced = (state, found), found
-        return found
+        self._read, self._synced = (state, mark), mark
+        return mark
 
     def _add(self, mark: Mark, until: float) -> Mark:
         while True:

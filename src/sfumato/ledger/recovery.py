@@ -78,9 +78,9 @@ def targets(
     if known.sequence > copied:
         return totals
     # The copy was used after it was restored: what it spent comes on top of what the fence saw.
-    found = {name: books.balance(name, total.period) for name, total in totals.items()}
+    by_name = {name: books.balance(name, total.period) for name, total in totals.items()}
     return {
-        name: SpentTotal(total.period, total.spent + (balance.spent if (balance := found[name]) else NOTHING))
+        name: SpentTotal(total.period, total.spent + (balance.spent if (balance := by_name[name]) else NOTHING))
         for name, total in totals.items()
     }
 

@@ -76,12 +76,12 @@ def _place(name: str) -> int:
 
 def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
     """What each account has to reserve: its unpaid steps. Shared accounts without any are left out."""
-    worst, found = step_charges(debit.worst), []
+    worst, amounts = step_charges(debit.worst), []
     for account in debit.accounts:
         charge = sum(unpaid(worst, books.paid_steps(account.payer or account.name, debit.atom)).values(), NOTHING)
         if charge != NOTHING or account is debit.own:
-            found.append((account, charge))
-    return found
+            amounts.append((account, charge))
+    return amounts
 
 
 def may_leave_again(books: Books, accounts: Iterable[Account], steps: Mapping[str, Charge], atom: str) -> bool:
@@ -226,16 +226,16 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     if begun is not None:
         books.delete_reservation(begun)
     note = {"own": own, "hold": books.store_reservation(joined)}
-    found = books.atom(debit.atom)
-    if found is None:
+    atom = books.atom(debit.atom)
+    if atom is None:
         note |= {"atom": debit.atom, "nonce": sha256(books.begin_atom(debit.atom))}
     # Who has paid for a part of an atom has less than the whole of it to pay; and only what is stored was paid for.
     whole = sum(step_charges(debit.worst).values(), NOTHING)
-    if (found is None or found[1] is None) and [charge for _, charge in charges] != [whole] * len(debit.accounts):
+    if (atom is None or atom[1] is None) and [charge for _, charge in charges] != [whole] * len(debit.accounts):
         raise LedgerSetBack(LOST_DRAW)
     for part, (_, balance, charge) in zip(new, late, strict=True):
-        told = json.dumps(note) if part is new[0] else ""
-        row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=told)
+        text = json.dumps(note) if part is new[0] else ""
+        row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=text)
         books.move(balance, row)
     return joined
 
@@ -316,10 +316,10 @@ def repeat(books: Books, debit: Debit, now: datetime) -> Settled | None:
 
 def earlier_call(books: Books, own: str, call: IdempotentCall) -> EarlierCall | None:
     """The earlier call with the same key. Raises `Conflict` if its body was another."""
-    found = books.call(own, call.key)
-    if found is None:
+    row = books.call(own, call.key)
+    if row is None:
         return None
-    body, digest, free = found
+    body, digest, free = row
     if body != call.body:
         raise Conflict(KEY_REUSED, reused=True)
     return EarlierCall(digest, free)

@@ -97,7 +97,7 @@ class Restore:
     at: datetime
     versions: Mapping[str, int] | None
 
-    def lost(self, report: str) -> int:
+    def lost_versions(self, report: str) -> int:
         return _ANY if self.versions is None else max(1, self.versions.get(report, 0))
 
 
@@ -147,7 +147,7 @@ def next_seal(
     last, end = history[-1] if history else None, read_moment("end", place.end)
     used = 0 if last is None else last.version if last.cells or is_outdated(last, restores) else last.version - 1
     since = [restore for restore in restores if (end <= restore.at if last is None else last.opened < restore.sequence)]
-    lost = max((restore.lost(place.report) for restore in since), default=0)
+    lost = max((restore.lost_versions(place.report) for restore in since), default=0)
     if max(used, lost) >= most:
         changed = last is not None and last.definition != definition
         unknown = lost > (0 if last is None or not last.cells else last.version)

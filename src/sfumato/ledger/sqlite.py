@@ -98,9 +98,9 @@ class SQLiteStore(Store):
             # Only a new file: closing a file would end all locks that this process has on it, also of another store.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            found = path.stat()
-            self._file = found.st_dev, found.st_ino
-            if stat.S_IMODE(found.st_mode) & 0o077:
+            status = path.stat()
+            self._file = status.st_dev, status.st_ino
+            if stat.S_IMODE(status.st_mode) & 0o077:
                 raise LedgerFailed(
                     f"other users can read the ledger, which holds answers that are not paid for; run: chmod 600 {path}"
                 )
@@ -287,8 +287,8 @@ class SQLiteStore(Store):
         if connection is None:
             raise LedgerFailed(CLOSED)
         with translate_errors(OSError):
-            found = os.stat(self.path)  # noqa: PTH116
-        if (found.st_dev, found.st_ino) != self._file:
+            status = os.stat(self.path)  # noqa: PTH116
+        if (status.st_dev, status.st_ino) != self._file:
             raise LedgerFailed(REPLACED)
         return connection
 

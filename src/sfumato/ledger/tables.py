@@ -108,29 +108,29 @@ class Books:
             rows = self.run(f"SELECT {_BALANCE} FROM balances WHERE account = ? {which}", *values)  # noqa: S608
             read = [Balance(*row[:3], *map(read_charge, row[3:])) for row in rows]
             self._balances[account, period] = read[0] if read else None
-        found = self._balances[account, period]
+        balance = self._balances[account, period]
         seen = self.floor.get(account) if period is None else None
         if seen is not None and seen.spent != NOTHING:
-            begun = "" if found is None else found.period
-            if found is None or begun < seen.period or (begun == seen.period and not seen.spent <= found.spent):
+            begun = "" if balance is None else balance.period
+            if balance is None or begun < seen.period or (begun == seen.period and not seen.spent <= balance.spent):
                 raise LedgerSetBack(BELOW_FENCE.format(account))
-        return found
+        return balance
 
     def read_balances(self) -> None:
         """Read the latest balances of all accounts at once, for `balance`."""
         self._balances |= {(each.account, None): each for each in self.balances()}  # the latest period comes last
 
     def balances(self) -> list[Balance]:
-        found = self.run(f"SELECT {_BALANCE} FROM balances ORDER BY 1, 2")  # noqa: S608
-        return [Balance(*row[:3], *map(read_charge, row[3:])) for row in found]
+        rows = self.run(f"SELECT {_BALANCE} FROM balances ORDER BY 1, 2")  # noqa: S608
+        return [Balance(*row[:3], *map(read_charge, row[3:])) for row in rows]
 
     def journal(self, after: int = 0, rows: int | None = None) -> list[Row]:
         """The rows after a sequence number, in their order."""
-        found = self.run(
+        texts = self.run(
             f"SELECT {_ROW} FROM journal WHERE sequence > ? ORDER BY sequence LIMIT ?",  # noqa: S608
             *(after, rows or self.head.sequence),
         )
-        return list(map(Row.of, found))
+        return list(map(Row.of, texts))
 
     def movements(self, analyst: str | None, *, before: int | None, rows: int) -> list[tuple[int, Row]]:
         """The latest charges and grants, of one analyst or of all, each with its number among these rows only.
@@ -142,28 +142,28 @@ class Books:
         end = before if before is not None else self.run(f"SELECT COUNT(*) {of}", *whose)[0][0] + 1
         first = max(end - rows, 1)
         page = f"SELECT {_ROW} {of} ORDER BY sequence LIMIT ? OFFSET ?"
-        found = self.run(page, *whose, max(end - first, 0), first - 1)
-        return [(first + place, Row.of(texts)) for place, texts in enumerate(found)][::-1]
+        texts_of_rows = self.run(page, *whose, max(end - first, 0), first - 1)
+        return [(first + place, Row.of(texts)) for place, texts in enumerate(texts_of_rows)][::-1]
 
     def policies(self) -> list[tuple[str, dict[str, Any]]]:
         """When the policy was seen to have changed, and how: the oldest entry first."""
-        found = self.run("SELECT at, note FROM journal WHERE kind = 'policy' ORDER BY sequence")
-        return [(at, json.loads(note)) for at, note in found]
+        rows = self.run("SELECT at, note FROM journal WHERE kind = 'policy' ORDER BY sequence")
+        return [(at, json.loads(note)) for at, note in rows]
 
     def hash_at(self, sequence: int) -> str | None:
         """The hash of a journal row; None where the journal has no such row."""
         if sequence == self.head.sequence:
             return self.head.hash
-        found = self.run("SELECT hash FROM journal WHERE sequence = ?", sequence)
-        return found[0][0] if found else first_hash(self.head.id) if sequence == 0 else None
+        rows = self.run("SELECT hash FROM journal WHERE sequence = ?", sequence)
+        return rows[0][0] if rows else first_hash(self.head.id) if sequence == 0 else None
 
     def last_kind(self, held: Reservation) -> str | None:
         """What the journal did last with a request, on the account that asked for it."""
-        found = self.run(
+        rows = self.run(
             "SELECT kind FROM journal WHERE analyst = ? AND account = ? AND digest = ? ORDER BY sequence DESC LIMIT 1",
             *(held.analyst, held.account, held.digest),
         )
-        return found[0][0] if found else None
+        return rows[0][0] if rows else None
 
     def check_writable(self) -> None:
         """Write what is there already: the commit goes to disk and fails where it cannot."""
@@ -175,8 +175,8 @@ class Books:
 
     def atom(self, atom: str) -> tuple[str, str | None] | None:
         """The nonce of an atom, and its payload once it is computed."""
-        found = self.run("SELECT nonce, payload FROM atoms WHERE atom = ?", atom)
-        return (found[0][0], found[0][1]) if found else None
+        rows = self.run("SELECT nonce, payload FROM atoms WHERE atom = ?", atom)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def begin_atom(self, atom: str) -> str:
         """Draw the nonce of an atom, before a row is read."""
@@ -193,8 +193,8 @@ class Books:
 
     def paid_steps(self, payer: str, atom: str) -> frozenset[str]:
         """The names of the steps of an atom that a payer has paid for."""
-        found = self.run("SELECT steps FROM paid WHERE account = ? AND atom = ?", payer, atom)
-        return frozenset(filter(None, found[0][0].split("\n"))) if found else frozenset()
+        rows = self.run("SELECT steps FROM paid WHERE account = ? AND atom = ?", payer, atom)
+        return frozenset(filter(None, rows[0][0].split("\n"))) if rows else frozenset()
 
     def store_paid_steps(self, payer: str, atom: str, steps: Iterable[str]) -> None:
         self.run(
@@ -204,8 +204,8 @@ class Books:
         )
 
     def answer(self, account: str, digest: str) -> str | None:
-        found = self.run("SELECT body FROM answers WHERE account = ? AND digest = ?", account, digest)
-        return found[0][0] if found else None
+        rows = self.run("SELECT body FROM answers WHERE account = ? AND digest = ?", account, digest)
+        return rows[0][0] if rows else None
 
     def answers(self, digest: str) -> list[str]:
         """The answers with this digest, one per account."""
@@ -213,8 +213,8 @@ class Books:
 
     def receipt(self, account: str, digest: str) -> str:
         """The receipt with which an answer first left; empty where there is none."""
-        found = self.run("SELECT receipt FROM answers WHERE account = ? AND digest = ?", account, digest)
-        return found[0][0] if found else ""
+        rows = self.run("SELECT receipt FROM answers WHERE account = ? AND digest = ?", account, digest)
+        return rows[0][0] if rows else ""
 
     def store_answer(self, account: str, digest: str, body: str, receipt: str) -> None:
         self.run(
@@ -231,8 +231,8 @@ class Books:
 
     def call(self, account: str, key: str) -> tuple[str, str, bool] | None:
         """The call with this idempotency key: hash of its body, digest of its request, whether it was free."""
-        found = self.run("SELECT body, digest, free FROM calls WHERE account = ? AND key = ?", account, key)
-        return (found[0][0], found[0][1], bool(found[0][2])) if found else None
+        rows = self.run("SELECT body, digest, free FROM calls WHERE account = ? AND key = ?", account, key)
+        return (rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
     def store_call(self, account: str, key: str, body: str, digest: str, *, free: bool) -> None:
         """Store a call, and delete the oldest beyond `MAX_CALLS`: repeats are free and must not fill the disk."""
@@ -284,8 +284,8 @@ class Books:
 
     def noted_keys(self) -> dict[str, str | None]:
         """The hash of each key's row as the journal noted it last, by the id of the key."""
-        found = self.run("SELECT note FROM journal WHERE kind = 'key' ORDER BY sequence")
-        return {note["id"]: note["sha256"] for note in (json.loads(text) for (text,) in found)}
+        rows = self.run("SELECT note FROM journal WHERE kind = 'key' ORDER BY sequence")
+        return {note["id"]: note["sha256"] for note in (json.loads(text) for (text,) in rows)}
 
     def note_key(self, name: str, at: str) -> None:
         """Write a key that was created or changed to the journal; without a hash, if its row is gone."""
@@ -300,8 +300,8 @@ class Books:
     # -- reservations --
 
     def reservation(self, account: str, digest: str) -> Reservation | None:
-        found = self.run(f"{_RESERVATIONS} WHERE account = ? AND digest = ?", account, digest)
-        return _reservation(found[0]) if found else None
+        rows = self.run(f"{_RESERVATIONS} WHERE account = ? AND digest = ?", account, digest)
+        return _reservation(rows[0]) if rows else None
 
     def reservations(self) -> list[Reservation]:
         """All reservations, the oldest first."""

@@ -99,10 +99,10 @@ def overview(ledger: Ledger, config: Config, since: date, until: date, *, budget
     """Spending in a range, and a forecast for these budgets; without any, for those that analysts have."""
     if len(budgets) > MAX_BUDGETS:
         raise InvalidArgument("budget", f"at most {MAX_BUDGETS} can be compared at once")
-    found = usage(ledger, since, until)
+    sums = usage(ledger, since, until)
     notes = [ENFORCED] if any(config.budgets[who.budget].mode == "enforce" for who in config.analysts.values()) else []
-    rows = [*found.earlier, *found.rows]
-    return Overview(found, forecast(rows, budgets or own_budgets(config), since=_month(since), notes=[*notes, WHOLE]))
+    rows = [*sums.earlier, *sums.rows]
+    return Overview(sums, forecast(rows, budgets or own_budgets(config), since=_month(since), notes=[*notes, WHOLE]))
 
 
 def usage(ledger: Ledger, since: date, until: date) -> Usage:
@@ -186,7 +186,7 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
     The store counts equal amounts, so a busy day is a few rows. Their sums are made here, because fractions are exact.
     """
     with ledger.reading("upkeep") as books:
-        found = books.run(
+        sums = books.run(
             "SELECT substr(at, 1, 10), analyst, account, period, spent, COUNT(*) FROM journal "
             "WHERE at >= ? AND at <= ? AND kind IN ('settle', 'keep', 'recover') AND spent <> '0 0' "
             "GROUP BY 1, 2, 3, 4, 5",
@@ -194,7 +194,7 @@ def _spending(ledger: Ledger, since: date, until: date) -> list[Spent]:
         )
         amount = cache(read_charge)
         totals: dict[tuple[str, ...], Charge] = defaultdict(lambda: NOTHING)
-        for *key, spent, times in found:
+        for *key, spent, times in sums:
             each = amount(spent)
             totals[tuple(key)] += Charge(each.information * times, each.calls * times)
         return [
@@ -220,8 +220,8 @@ class _Curve:
 
     def days_exceeded(self, budget: Charge) -> dict[str, int]:
         """The day on which each part of a budget is exceeded, and either of them; others are left out."""
-        found = {part: self.first_above(part, budget) for part in ("information", "calls")}
-        days = {part: day for part, day in found.items() if day is not None}
+        days_by_part = {part: self.first_above(part, budget) for part in ("information", "calls")}
+        days = {part: day for part, day in days_by_part.items() if day is not None}
         return {**days, "either": min(days.values())} if days else {}
 
 

@@ -1,4 +1,4 @@
-"""Bounds of numbers that nobody has stated: a noisy histogram on a fixed logarithmic scale.
+"""Bounds of numbers that are not given: a noisy histogram on a fixed logarithmic scale.
 
 Bins are [-2^63, -2^62), ..., [-2^-29, -2^-30), [-2^-30, 2^-30], (2^-30, 2^-29], ..., (2^62, 2^63].
 Proof: proofs/bounds.md.
@@ -21,7 +21,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.mechanism import MAX_EPSILON
 from sfumato.mechanisms.noise import ROUND_UP, DiscreteLaplace, Integers, blamed_on
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 
 FINEST, COARSEST = -30, 62
 """The powers of two at which the first bin beyond zero and the last one begin."""
@@ -102,7 +102,7 @@ class NumericBounds:
         exact = exact_counts("counts", counts)
         if len(exact) != BINS:
             raise InvalidArgument("counts", f"must be {BINS} counts, one for each bin, zeros included")
-        stream = checked_source(rng).stream(
+        stream = check_source(rng).stream(
             mechanism="numeric_bounds", version=1, epsilon=self.epsilon, contributions=self.contributions
         )
         noisy = exact + self.noise.sample(stream, BINS)

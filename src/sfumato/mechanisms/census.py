@@ -22,7 +22,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.intervals import TAIL
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise, blamed_on
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ BOUNDS = tuple(dict.fromkeys(math.ceil(2 ** (half / 2)) for half in range(25)))
 """Where bins end, and the bounds that can be chosen: 1, 2, 3, 4, 6, 8, 12, ..., 4096."""
 
 MAX_SEEN = BOUNDS[-1]
-"""More keys of one person are not told apart."""
+"""More keys of one person are counted as this many."""
 
 STANDS_OUT, FOLLOWS = 2 * NormalDist().cdf(-4), 2 * NormalDist().cdf(-1)
 """A bin counts for estimates where noise is that far from zero so rarely; and the second, where the bin before counts.
@@ -117,7 +117,7 @@ class KeyCensus:
         exact = exact_counts("people", people)
         sums = [int(exact[first : None if last is None else last + 1].sum()) for first, last in bins(self.keys)]
         pure = {} if self.epsilon is None else {"epsilon": self.epsilon}
-        stream = checked_source(rng).stream(mechanism="key_census", version=1, rho=self.rho, keys=self.keys, **pure)
+        stream = check_source(rng).stream(mechanism="key_census", version=1, rho=self.rho, keys=self.keys, **pure)
         noisy = np.array(sums, np.int64) + self.noise.sample(stream, len(sums))
         return KeysPerPerson(tuple(noisy.tolist()), self.noise, self.keys)
 

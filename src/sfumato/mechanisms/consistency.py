@@ -69,7 +69,7 @@ def least_squares(tree: Tree, measured: NDArray[Any], variances: Sequence[float]
     Source: Hay et al. (2010), with unequal variances: once up the tree, once down.
     """
     spreads = _variances(tree, variances)
-    numbers = _measured(tree, measured, spreads)
+    numbers = _check_measured(tree, measured, spreads)
     estimates = numbers.reshape(len(tree), -1)
     families = tree.families()
     sums: dict[int, Reals] = {}
@@ -120,7 +120,7 @@ def split_tree(tree: Tree, apart: NDArray[np.bool_]) -> list[tuple[NDArray[np.in
     return parts
 
 
-def settled(tree: Tree, wishes: NDArray[Any], floors: NDArray[Any]) -> Integers:
+def settle(tree: Tree, wishes: NDArray[Any], floors: NDArray[Any]) -> Integers:
     """Integers near the wishes, none below its floor, every parent exactly the sum of its children.
 
     `wishes` and `floors` hold one row for each node and one column for each tree to settle; floors are integers >= 0.
@@ -145,7 +145,7 @@ def settled(tree: Tree, wishes: NDArray[Any], floors: NDArray[Any]) -> Integers:
 
 
 def _shares(spare: Integers, wishes: Reals, needs: Integers) -> Integers:
-    """What each child gets beyond its need. Wishes are split into whole numbers and parts, so that nothing is lost."""
+    """What each child gets beyond its need. Wishes are split into whole numbers and parts: nothing is lost."""
     whole = np.floor(wishes)
     steps, parts = whole.astype(np.int64) - needs, wishes - whole
     level, rest = _water_level(spare, steps, parts)
@@ -166,7 +166,7 @@ def _water_level(spare: Integers, steps: Integers, parts: Reals) -> tuple[Intege
 
     From the largest number down: as long as lowering t to the next number takes less than there is, that number is
     above t too. The whole numbers are counted exactly: a fall that takes more than there ever is ends the descent,
-    and is cut short so that it cannot overflow.
+    and is cut short, because it could overflow.
     """
     order = np.lexsort((parts, steps), axis=0)[::-1]
     steps, parts = np.take_along_axis(steps, order, axis=0), np.take_along_axis(parts, order, axis=0)
@@ -197,7 +197,7 @@ def _variances(tree: Tree, variances: Sequence[float] | Reals) -> Reals:
     return spreads
 
 
-def _measured(tree: Tree, measured: NDArray[Any], spreads: Reals) -> Reals:
+def _check_measured(tree: Tree, measured: NDArray[Any], spreads: Reals) -> Reals:
     numbers = _numbers("measured", measured).astype(np.float64)
     if numbers.ndim == 0 or len(numbers) != len(tree):
         raise InvalidArgument("measured", f"must have {len(tree)} rows, one for each node")

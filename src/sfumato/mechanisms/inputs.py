@@ -102,16 +102,16 @@ def canonical(keys: Collection[Any], name: str = "rows") -> Sequence[Any]:
     kinds = set(map(type, keys))
     if len(kinds) == 1 and kinds <= _ORDERED_TYPES:
         return tuple(keys)
-    return [_tagged(key, name) for key in keys]
+    return [_tag(key, name) for key in keys]
 
 
-def _tagged(key: Any, name: str) -> Any:
+def _tag(key: Any, name: str) -> Any:
     """By type first, then by value; tuples part by part."""
     if isinstance(key, np.generic):
         key = key.item()
     kind = type(key)
     if kind is tuple:
-        return "tuple", tuple(_tagged(part, name) for part in key)
+        return "tuple", tuple(_tag(part, name) for part in key)
     if kind in _ORDERED_TYPES or kind is Fraction:
         return kind.__name__, key
     if (kind is float and not math.isnan(key)) or (kind is Decimal and not key.is_nan()):

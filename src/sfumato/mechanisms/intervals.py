@@ -49,13 +49,13 @@ def selected_interval(noisy: Integers, threshold: int, deviation: float) -> tupl
         raise InvalidArgument("noisy", "must reach the threshold: others were not kept")
     # Y >= y is Y > y - 1/2, and Y <= y is Y < y + 1/2; whole n within the ends are those that are not rejected.
     above = (noisy - bar).astype(np.float64)
-    low = np.ceil(bar - 0.5 + sigma * (_solved(above / sigma, TAIL, -math.inf) - _SLACK))
-    high = np.floor(bar - 0.5 + sigma * (_solved((above + 1) / sigma, 1 - TAIL, _LOWEST) + _SLACK))
+    low = np.ceil(bar - 0.5 + sigma * (_solve(above / sigma, TAIL, -math.inf) - _SLACK))
+    high = np.floor(bar - 0.5 + sigma * (_solve((above + 1) / sigma, 1 - TAIL, _LOWEST) + _SLACK))
     floor = np.maximum(low, 1.0).astype(np.int64)
     return floor, np.maximum(high.astype(np.int64), floor)
 
 
-def _solved(above: Floats, tail: float, lowest: float) -> Floats:
+def _solve(above: Floats, tail: float, lowest: float) -> Floats:
     """The mean m with P_m[Y >= above | Y >= 0] = tail, in deviations from the threshold; `lowest` below the table."""
     means, places = _table(tail)
     inside = np.interp(above, places, means, left=lowest)

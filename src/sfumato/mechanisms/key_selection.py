@@ -33,12 +33,12 @@ from sfumato.mechanisms.noise import (
     blamed_on,
     smallest,
 )
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 from sfumato.mechanisms.stream import Stream, Uniform, decimal, digits
 from sfumato.mechanisms.truncated_laplace import TruncatedLaplace
 
 
-def kept_at_most(delta: Fraction, keys: int) -> float:
+def chance_per_key(delta: Fraction, keys: int) -> float:
     """1 - (1 - delta)^(1 / keys), rounded down: with that for each of `keys` keys, one of them is kept with `delta`."""
     return -math.expm1(math.log1p(-float(delta)) / keys) / ROUND_UP
 
@@ -90,7 +90,7 @@ class KeyRule(ABC):
     @cached_property
     def per_key(self) -> Fraction:
         """The most a key of a single person may be kept with: 1 - (1 - delta)^(1 / max_keys), rounded down."""
-        return Fraction(kept_at_most(self.delta, self.max_keys))
+        return Fraction(chance_per_key(self.delta, self.max_keys))
 
 
 class ThresholdRule(KeyRule):
@@ -108,7 +108,7 @@ class ThresholdRule(KeyRule):
 
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         exact = exact_counts("counts", counts)
-        stream = checked_source(rng).stream(
+        stream = check_source(rng).stream(
             rule=self.stream_name, parameter=self.noise.parameter, delta=self.delta, max_keys=self.max_keys
         )
         noisy = exact + self.noise.sample(stream, len(exact))
@@ -226,7 +226,7 @@ class GeometricRule(KeyRule):
 
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         exact = exact_counts("counts", counts)
-        stream = checked_source(rng).stream(
+        stream = check_source(rng).stream(
             rule=self.stream_name, epsilon=self.epsilon, delta=self.delta, max_keys=self.max_keys
         )
         excess = stream.words(0, 0, len(exact)) * 2.0**-64 - self.probabilities(exact)

@@ -12,7 +12,7 @@ from sfumato.accounting.numbers import Number, whole
 from sfumato.mechanisms.inputs import known_domain
 from sfumato.mechanisms.mechanism import MAX_GROUPS, CountNoise, Mechanism, Ranking
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.selection import Scores, race
 
@@ -45,7 +45,7 @@ class KnownNoise(Mechanism):
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
-        source = checked_source(rng).child(self.fingerprint())
+        source = check_source(rng).child(self.fingerprint())
         noisy = exact + self.noise.sample(source.stream(purpose="count"), len(keys))
         order = np.argsort(-noisy, kind="stable")[: self.k]
         return Release(
@@ -113,7 +113,7 @@ class KnownGumbel(Ranking):
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
-        source = checked_source(rng).child(self.fingerprint())
+        source = check_source(rng).child(self.fingerprint())
         picked = race(Scores(self.epsilon / self.tau, exact), source.stream(purpose="gumbel"), min(self.k, len(keys)))
         return Release(
             mechanism=self.name,

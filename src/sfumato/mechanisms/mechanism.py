@@ -33,7 +33,7 @@ Start: TypeAlias = Literal["zero", "cutoff"]
 UNIT = Charge(1)
 CALL = Charge(0, 1)
 
-# What a row reveals: values that never change, so that lists may share them.
+# What a row reveals: values that never change, so lists may share them.
 _pick, _count = (lru_cache(maxsize=4096)(partial(Step, kind, UNIT)) for kind in ("pick", "count"))
 
 MAX_EPSILON = 100

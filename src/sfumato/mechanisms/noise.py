@@ -134,7 +134,7 @@ class DiscreteLaplace(Noise):
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
             words = stream.words(0, start, stop - start)
-            draws[start:stop] = _signed(_magnitudes(stream, slice(start, stop, 1), self.scale, words), words)
+            draws[start:stop] = _apply_signs(_magnitudes(stream, slice(start, stop, 1), self.scale, words), words)
         return draws
 
     def upper_tail(self, n: int) -> float:
@@ -210,7 +210,7 @@ class DiscreteGaussian(Noise):
             for i in np.flatnonzero(doubtful) if np.count_nonzero(doubtful) else ():
                 exponent = (int(magnitudes[i]) - self.sigma_squared / t) ** 2 / (2 * self.sigma_squared)
                 accepted[i] = Uniform(stream, start + 2 * int(i) + 1).below(_Exponential(exponent).bounds)
-            draws.append(_signed(magnitudes, words[0::2]).compress(accepted)[:wanted])
+            draws.append(_apply_signs(magnitudes, words[0::2]).compress(accepted)[:wanted])
             start, wanted = stop, wanted - len(draws[-1])
         return draws[0] if len(draws) == 1 else np.concatenate([np.empty(0, np.int64), *draws])
 
@@ -252,7 +252,7 @@ class DiscreteGaussian(Noise):
 
 @contextmanager
 def blamed_on(argument: str) -> Iterator[None]:
-    """Noise that cannot be drawn is told by the argument that asked for it."""
+    """Let the error of noise that cannot be drawn name the argument that asked for it."""
     try:
         yield
     except InvalidArgument as error:
@@ -275,11 +275,11 @@ def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Wor
     doubtful = t.astype(np.int64) != magnitudes
     doubtful |= head < MIN_HEAD
     for i in np.flatnonzero(doubtful) if np.count_nonzero(doubtful) else ():
-        magnitudes[i] = _settled(Uniform(stream, places.start + places.step * int(i)), Fraction(scale))
+        magnitudes[i] = _settle(Uniform(stream, places.start + places.step * int(i)), Fraction(scale))
     return magnitudes
 
 
-def _signed(magnitudes: Integers, words: Words) -> Integers:
+def _apply_signs(magnitudes: Integers, words: Words) -> Integers:
     """Negated in place where the word's first bit is set; the rest of it made the magnitude."""
     sign = words.view(np.int64) >> _SIGN  # 0 or -1, and ~x + 1 is -x
     magnitudes ^= sign
@@ -287,7 +287,7 @@ def _signed(magnitudes: Integers, words: Words) -> Integers:
     return magnitudes
 
 
-def _settled(uniform: Uniform, scale: Fraction) -> int:
+def _settle(uniform: Uniform, scale: Fraction) -> int:
     """floor(t) for the uniform behind one word, its first bit (the sign) left out."""
     uniform.drop_first_bit()
     while True:

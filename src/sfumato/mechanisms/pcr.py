@@ -19,7 +19,7 @@ from sfumato.mechanisms.intervals import Floats
 from sfumato.mechanisms.mechanism import MAX_EPSILON, MAX_ROWS
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
 from sfumato.mechanisms.pooling import Estimates, Passes
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 from sfumato.mechanisms.release import K
 from sfumato.mechanisms.selection import Scores, runners_ahead
 from sfumato.mechanisms.stream import Stream
@@ -190,8 +190,8 @@ class PrivateCountRelease:
         for number, epsilon in enumerate(self._epsilons):
             gap = bottom_gap(epsilon, self.delta_level, 1, self.limit)
             error = self.relative_error * SMALLEST * gap
-            told = (epsilon / PASS_DEVIATION) ** 2 if number else 0  # in the first pass a count may be anywhere above
-            precision = max((WITHIN / error) ** 2 - told, (COUNT_ALONE / error) ** 2)
+            known = (epsilon / PASS_DEVIATION) ** 2 if number else 0  # in the first pass a count may be anywhere above
+            precision = max((WITHIN / error) ** 2 - known, (COUNT_ALONE / error) ** 2)
             yield Level(number, epsilon, gap, 1 / precision)
 
 
@@ -272,7 +272,7 @@ class Walk(Generic[K]):
 
 
 def _source(mechanism: PrivateCountRelease, rng: Rng) -> Rng:
-    return checked_source(rng).child(
+    return check_source(rng).child(
         mechanism="private_count_release",
         version=2,  # 1 had coarser passes, and counts that were not pooled
         rho=mechanism.rho,

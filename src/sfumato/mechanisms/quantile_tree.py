@@ -19,7 +19,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.mechanism import MAX_GROUPS
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
 from sfumato.mechanisms.quantiles import MAX_POINTS, MAX_VALUES, ValueCodes, checked_quantile
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -114,7 +114,7 @@ class QuantileTree:
         self, keys: int, codes: Integers, counts: Integers, quantiles: Sequence[Fraction], rng: Rng
     ) -> TreeQuantiles:
         """The quantiles of each of the keys 0, 1, ..., those without a value included."""
-        histogram = ValueCodes.checked(keys, self.points, codes, counts)
+        histogram = ValueCodes.of(keys, self.points, codes, counts)
         wanted = np.array([float(checked_quantile(quantile)) for quantile in quantiles])
         source, found = self._source(rng), np.empty((3, len(wanted), keys), np.int64)
         for number, (here, block) in enumerate(histogram.blocks(self.points, BLOCK_KEYS)):
@@ -125,7 +125,7 @@ class QuantileTree:
         return TreeQuantiles(*_monotone(found[0], found[1], found[2], wanted))
 
     def _source(self, rng: Rng) -> Rng:
-        return checked_source(rng).child(
+        return check_source(rng).child(
             mechanism="quantile_tree",
             version=2,
             rho=self.rho,

@@ -22,7 +22,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.mechanism import MAX_EPSILON, MAX_GROUPS
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 from sfumato.mechanisms.selection import Scores, winners
 from sfumato.mechanisms.stream import Stream
 
@@ -44,7 +44,7 @@ class ValueCodes(NamedTuple):
     counts: Integers
 
     @classmethod
-    def checked(cls, keys: int, points: int, codes: Integers, counts: Integers) -> Self:
+    def of(cls, keys: int, points: int, codes: Integers, counts: Integers) -> Self:
         keys = whole("keys", keys, at_most=MAX_CODES // points)
         exact = exact_counts("counts", counts)
         if not isinstance(codes, np.ndarray) or codes.ndim != 1 or codes.dtype != np.int64:
@@ -177,7 +177,7 @@ class QuantileChoice:
 
     def release(self, keys: int, codes: Integers, counts: Integers, rng: Rng) -> Integers:
         """A point for each of the keys 0, 1, ..., those without a value included."""
-        histogram = ValueCodes.checked(keys, self.grid.points, codes, counts)
+        histogram = ValueCodes.of(keys, self.grid.points, codes, counts)
         source, chosen = self._source(rng), np.empty(keys, np.int64)
         for number, (here, block) in enumerate(histogram.blocks(self.grid.points, BLOCK_KEYS)):
             chosen[here] = self._choose(block, source.child(block=number))
@@ -225,7 +225,7 @@ class QuantileChoice:
         return self.grid.at_weight(runs.first[won], runs.widths[won], passed)
 
     def _source(self, rng: Rng) -> Rng:
-        return checked_source(rng).child(
+        return check_source(rng).child(
             mechanism="quantile_choice",
             version=2,
             epsilon=self.epsilon,

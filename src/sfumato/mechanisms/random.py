@@ -88,7 +88,7 @@ class Rng:
         return law.sample(Stream(hmac.digest(self._seed, purpose, "sha256")), size)
 
 
-def checked_source(rng: Rng) -> Rng:
+def check_source(rng: Rng) -> Rng:
     """`rng` itself, if it is a source of ours: no other generator may ever stand in for one."""
     if not isinstance(rng, Rng):
         raise InvalidArgument("rng", "must be Rng.system() or Rng.keyed(key, context), and nothing else")

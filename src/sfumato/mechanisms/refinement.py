@@ -11,7 +11,7 @@ from sfumato.accounting.numbers import Number, positive, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import exact_counts
 from sfumato.mechanisms.noise import DiscreteGaussian, blamed_on
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class RefinedCount:
 
     `a & b` averages two independent estimates of one count by inverse variance. Precisions add, and so do the
     charges: refining costs exactly what asking for the accuracy at once would have cost.
-    Values that somebody stops refining because of what they look like are slightly biased.
+    A value is slightly biased if refining it stops because of what it looks like.
     """
 
     value: Fraction
@@ -50,14 +50,14 @@ def measure_count(
     Guarantee: units * epsilon^2 / 8 zCDP. Reserve each measurement before it is drawn.
     Assumes:   one person moves the count by at most tau. A keyed source belongs to one count: two counts measured
                from one source share their noise, and show their exact difference. Measurements of the same count
-               are told apart by `refinement` (0, 1, 2, ...).
+               have different `refinement` (0, 1, 2, ...).
     Source:    Whitehouse et al. (2022) for the trade-off; proofs/refinement.md.
     """
     step, share = positive("epsilon", epsilon), positive("units", units)
     exact = int(exact_counts("count", [count])[0])
     tau = whole("tau", tau, at_least=1)
     variance = 4 * tau**2 / (share * step**2)
-    stream = checked_source(rng).stream(
+    stream = check_source(rng).stream(
         mechanism="measure_count",
         version=1,
         epsilon=step,

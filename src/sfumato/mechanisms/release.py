@@ -82,5 +82,5 @@ class Release(Generic[K]):
         )
 
     def newly(self, paid: Collection[Step]) -> Charge:
-        """What this answer costs somebody who has already paid for the steps `paid` of the same ranking."""
+        """What this answer costs an analyst who has paid for the steps `paid` of the same ranking."""
         return sum((step.charge for step in self.steps if step not in paid), NOTHING)

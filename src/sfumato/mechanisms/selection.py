@@ -110,7 +110,7 @@ def _order(scores: Scores, stream: Stream, runners: Integers, ends: tuple[Floats
         if len(order) >= first:
             break
         group = likely[start:stop]
-        order += group if len(group) == 1 else _compared(scores, stream, group)
+        order += group if len(group) == 1 else _compare(scores, stream, group)
     return order[:first]
 
 
@@ -127,7 +127,7 @@ def winners(scores: Scores, starts: Integers, stream: Stream) -> Integers:
     firsts = np.searchsorted(of_race, np.arange(len(starts)))
     ahead = contenders[firsts]
     for j in np.flatnonzero(np.diff(firsts, append=len(contenders)) > 1):
-        ahead[j] = _compared(scores, stream, contenders[of_race == j].tolist())[0]
+        ahead[j] = _compare(scores, stream, contenders[of_race == j].tolist())[0]
     return ahead
 
 
@@ -151,13 +151,13 @@ def _brackets(scores: Scores, words: NDArray[np.uint64]) -> tuple[Floats, Floats
     place = floats - np.log(exponential)
     slack = (1 + size + np.abs(place)) * MARGIN + 1 / near
     low, high = place - slack, place + slack
-    if not nearer.all():  # somebody is at an end, which is open
+    if not nearer.all():  # one of them is at an end, which is open
         low[words == np.uint64(2**64 - 1)] = -math.inf
         high[words == 0] = math.inf
     return low, high
 
 
-def _compared(scores: Scores, stream: Stream, group: list[int]) -> list[int]:
+def _compare(scores: Scores, stream: Stream, group: list[int]) -> list[int]:
     runners = [_Runner(scores, runner, Uniform(stream, runner)) for runner in group]
     return [runner.number for runner in sorted(runners, key=cmp_to_key(_ahead))]
 

@@ -23,7 +23,7 @@ Words: TypeAlias = NDArray[np.uint64]
 Field: TypeAlias = "str | bytes | bool | int | float | Fraction | Sequence[Field] | None"
 
 BLOCK = 2**15
-"""Draws are made this many at a time, so that their arrays stay in the cache."""
+"""Draws are made this many at a time: their arrays stay in the cache."""
 
 MAX_NESTING = 20
 
@@ -109,8 +109,8 @@ def decimal(value: Fraction, context: Context) -> Decimal:
 def context(**fields: Field) -> bytes:
     """Encode named fields as bytes, injectively: different fields or values give different bytes.
 
-    Every name and value is written with its kind and its length, names in order, so that no two sets of
-    fields can run together. Numbers count by value (2, 2.0 and Fraction(2) are one; True is not 1).
+    Every name and value is written with its kind and its length, names in order, so no two sets of fields
+    can run together. Numbers count by value (2, 2.0 and Fraction(2) are one; True is not 1).
 
     >>> context(table="ab", column="c") == context(table="a", column="bc")
     False

@@ -19,7 +19,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.inputs import canonical, every_row, ranked_rows
 from sfumato.mechanisms.mechanism import CALL, MAX_GROUPS, MAX_ROWS, UNIT, CountNoise, Mechanism, Ranking, ShownSizes
 from sfumato.mechanisms.noise import ROUND_UP, DiscreteGaussian, DiscreteLaplace, Integers, Noise
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 from sfumato.mechanisms.release import K, Release, Step
 from sfumato.mechanisms.selection import Scores, race
 from sfumato.mechanisms.stream import digits
@@ -90,7 +90,7 @@ class UnknownNoise(PrivateHistogram):
         keys, exact = ranked_rows(rows, self.limit)
         candidates = int(np.count_nonzero(exact[: self.limit]))
         # Draw 0 belongs to the threshold and draw i to row i, so neither depends on how many rows there are.
-        source = checked_source(rng).child(self.fingerprint())
+        source = check_source(rng).child(self.fingerprint())
         noise = self.noise.sample(source.stream(purpose="count"), candidates + 1)
         threshold = int(exact[self.limit]) + self.gap + int(noise[0])
         noisy = exact[:candidates] + noise[1:]
@@ -113,7 +113,7 @@ class UnknownLaplace(UnknownNoise):
 
     Guarantee: one unit and one call; with max_groups = 1, (epsilon / 2, delta)-DP.
     Assumes:   a person is in at most max_groups groups and moves each by 0 to tau; the rows are the `limit + 1`
-               largest, ties by key, so that at most max_groups rows come into sight or leave it with a person.
+               largest, ties by key, so at most max_groups rows come into sight or leave it with a person.
     Source:    Durfee and Rogers (2019); Rogers et al. (2021), Algorithm 3, with the exact discrete threshold.
                Proof: proofs/unknown_laplace.md.
     """
@@ -161,7 +161,7 @@ class ThresholdNoise(PrivateHistogram):
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = every_row(rows)
-        source = checked_source(rng).child(self.fingerprint())
+        source = check_source(rng).child(self.fingerprint())
         noisy = exact + self.noise.sample(source.stream(purpose="count"), len(keys))
         shown = np.flatnonzero(noisy >= self.threshold)  # `keys` have one order, so ties are by key
         order = shown[np.argsort(-noisy[shown], kind="stable")]
@@ -270,7 +270,7 @@ class UnknownGumbel(Ranking):
 
     def release(self, rows: Sequence[tuple[K, int]], rng: Rng) -> Release[K]:
         keys, exact = ranked_rows(rows, self.limit)
-        source = checked_source(rng).child(self.fingerprint())
+        source = check_source(rng).child(self.fingerprint())
         cutoff = self._choose_cutoff(exact, source)
         picked, stopped = self._pick(exact, cutoff, source)
         return Release(
@@ -413,7 +413,7 @@ def _tail(noise: Noise, max_groups: int, delta: Fraction) -> int:
 
 @lru_cache(maxsize=4096)
 def bottom_gap(epsilon: Fraction, delta: Fraction, tau: int, cutoff: int) -> int:
-    """tau (1 + ln(cutoff / delta) / epsilon), rounded up, in decimal so that every platform agrees."""
+    """tau (1 + ln(cutoff / delta) / epsilon), rounded up, in decimal: every platform agrees."""
     context = _DIGITS
     ratio = cutoff / delta
     log = context.subtract(context.ln(ratio.numerator), context.ln(ratio.denominator))

@@ -19,9 +19,9 @@ from sfumato.accounting.gaussian import GaussianStep
 from sfumato.accounting.groups import weighted_group_delta
 from sfumato.accounting.numbers import Number, positive, rational, whole
 from sfumato.mechanisms.inputs import exact_counts
-from sfumato.mechanisms.key_selection import KeyRule, KeySelection, kept_at_most
+from sfumato.mechanisms.key_selection import KeyRule, KeySelection, chance_per_key
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers, blamed_on
-from sfumato.mechanisms.random import Rng, checked_source
+from sfumato.mechanisms.random import Rng, check_source
 
 SCALE = 2**20
 """What a person with a single key adds to it."""
@@ -31,7 +31,7 @@ MAX_DEGREE = 2**16
 
 
 def key_weights(max_keys: int, scale: int = SCALE) -> Integers:
-    """w(d) for d = 0 to `max_keys`: the whole root of scale^2 / d, so that d w(d)^2 <= scale^2; w(0) is 0."""
+    """w(d) for d = 0 to `max_keys`: the whole root of scale^2 / d, so d w(d)^2 <= scale^2; w(0) is 0."""
     return np.array([0, *(math.isqrt(scale**2 // keys) for keys in range(1, max_keys + 1))], np.int64)
 
 
@@ -77,11 +77,11 @@ class WeightedRule(KeyRule):
     @cached_property
     def threshold(self) -> int:
         """The smallest T with P[w(d) + noise >= T] <= 1 - (1 - delta)^(1 / d) for every d up to `max_keys`."""
-        chances = [kept_at_most(self.delta, keys) for keys in range(1, self.max_keys + 1)]
+        chances = [chance_per_key(self.delta, keys) for keys in range(1, self.max_keys + 1)]
         weights, law = self.weights[1:].tolist(), NormalDist(0, self.noise.deviation)
         about = [weight - law.inv_cdf(chance) for weight, chance in zip(weights, chances, strict=True)]
         least = 0
-        # The worst d is first to set the threshold, so that few others have to raise it. Every d is looked at.
+        # The worst d is first to set the threshold: then few others have to raise it. Every d is looked at.
         for place in sorted(range(self.max_keys), key=lambda place: -about[place]):
             if self.noise.tail(least - weights[place]) > chances[place]:
                 least = weights[place] + self.noise.smallest_tail(chances[place])
@@ -90,7 +90,7 @@ class WeightedRule(KeyRule):
     def select(self, counts: Integers, rng: Rng) -> KeySelection:
         """The keys to keep, of the sums of weights by key."""
         exact = exact_counts("counts", counts)
-        stream = checked_source(rng).stream(
+        stream = check_source(rng).stream(
             rule=self.stream_name,
             parameter=self.noise.parameter,
             delta=self.delta,

@@ -9,23 +9,25 @@ listing is free and does not depend on the data.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sfumato.errors import NotSupported
 from sfumato.query.policy import Column, Policy
+from sfumato.query.request import RequestLike
 from sfumato.query.sql.aggregates import read_measure
 from sfumato.query.sql.parse import MAX_LENGTH, parse_select
-from sfumato.query.sql.read import limit_digits
+from sfumato.query.sql.read import read_limit
 from sfumato.query.sql.refusals import check_clauses, example
 from sfumato.query.sql.scope import Scope, read_scope, resolve
 from sfumato.types import Value
 
 _CLAUSES = {"expressions", "from_", "distinct", "order", "limit"}
 
-# Looked for in the text, so that any other question is parsed only once. A DISTINCT that is hidden from this, such as
-# behind a comment inside a comment, is refused where questions are read.
+# Looked for in the text, because then any other question is parsed only once. A DISTINCT that is hidden from this, such
+# as behind a comment inside a comment, is refused where questions are read.
 _SPACE = r"(?:\s++|--[^\n]*+|/\*.*?\*/)"
 _DISTINCT = re.compile(rf"{_SPACE}*+SELECT{_SPACE}++DISTINCT\b", re.IGNORECASE | re.DOTALL)
 
@@ -39,8 +41,9 @@ class Listing:
     values: tuple[Value, ...]
 
 
-def read_listing(text: str, policy: Policy) -> Listing | None:
-    """The listing that `text` asks for; None where it is another question."""
+def read_listing(request: RequestLike, policy: Policy) -> Listing | None:
+    """The listing that a request in SQL asks for; None where it is another question."""
+    text = request.get("sql") if isinstance(request, Mapping) and len(request) == 1 else request
     if not isinstance(text, str) or len(text) > MAX_LENGTH or not _DISTINCT.match(text):
         return None
     select = parse_select(text)
@@ -54,9 +57,7 @@ def read_listing(text: str, policy: Policy) -> Listing | None:
             f"ask for the most frequent: {example(scope.table, [column.name])}"
         )
     values = column.domain[::-1] if _descends(select, scope, column) else column.domain
-    digits = limit_digits(select)  # any number, also 0, because the values are free
-    most = None if digits is None or len(digits) > 9 else int(digits or 0)  # no domain has a thousand million values
-    return Listing(scope.table.name, column.name, values[:most])
+    return Listing(scope.table.name, column.name, values[: read_limit(select)])  # 0 too, because the values are free
 
 
 def _only_column(select: exp.Select, scope: Scope) -> Column:

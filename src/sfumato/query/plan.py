@@ -181,9 +181,9 @@ def _domains(columns: Sequence[Column], where: Predicate) -> list[tuple[Value, .
     """
     parts = where.parts if isinstance(where, AllOf) else (where,)
     forced = {part.column: part.values for part in parts if isinstance(part, In)}
-    found = [_values(each, forced[each.name]) if each.name in forced else each.domain for each in columns]
-    public = [values for values in found if values is not None]
-    if len(public) < len(found):
+    by_column = [_values(each, forced[each.name]) if each.name in forced else each.domain for each in columns]
+    public = [values for values in by_column if values is not None]
+    if len(public) < len(by_column):
         return None
     if math.prod(map(len, public)) <= MAX_DOMAIN:
         return public
@@ -198,7 +198,7 @@ def _values(column: Column, passing: Values) -> tuple[Value, ...] | None:
     Without such a value in the policy it is all of the policy's: their counts are noise around zero.
     """
     known = column.domain or ((False, True) if column.type == "boolean" else None)
-    return passing.listed(MAX_VALUES) if known is None else passing.within(known) or known
+    return passing.list_values(MAX_VALUES) if known is None else passing.within(known) or known
 
 
 def _length(request: Request, table: TablePolicy, longest: int) -> int:

@@ -127,7 +127,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every table that may be asked about. `reports` are names of reports, so that a refusal can say what they are."""
+    """Every table that may be asked about. `reports` are names of reports, which a refusal calls by what they are."""
 
     tables: Mapping[str, TablePolicy] = field(default_factory=dict)
     reports: tuple[str, ...] = ()
@@ -147,8 +147,8 @@ def _find(name: str, known: Iterable[str], complaint: str, refusal: Callable[[st
         )
     if name in names:
         return name
-    folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
-    if len(folded) == 1:
-        return folded[0]
+    candidates = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+    if len(candidates) == 1:
+        return candidates[0]
     hint = nearest(name, names) or f"; there is {', '.join(names) or 'none'}"
     raise refusal(f"{complaint} {name[:60]!r}{hint}")

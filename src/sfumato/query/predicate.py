@@ -1,6 +1,6 @@
 """Filters as a typed tree with one form per meaning.
 
-A leaf says that a column lies in a set of values; sets are unions of intervals, so that `IN`, `OR`, `BETWEEN`,
+A leaf says that a column lies in a set of values. Sets are unions of intervals, because then `IN`, `OR`, `BETWEEN`,
 comparisons and their negations over one column are all the same thing. Leaves meet in `AllOf` and `AnyOf`, which
 flatten, merge leaves of one column, drop duplicates and sort. Negation is pushed down to the sets.
 
@@ -106,17 +106,17 @@ class Values:
         ]
         return tuple(singles) if len(singles) == len(self.intervals) else None
 
-    def listed(self, most: int) -> tuple[Value, ...] | None:
+    def list_values(self, most: int) -> tuple[Value, ...] | None:
         """All values of the set, if they are at most `most`. A range of whole numbers or of days is a list too."""
-        found: list[Value] = []
+        values: list[Value] = []
         for low, high in self.intervals:
             value = low.value if low.side == -1 and high.value is not None else None
-            while value is not None and Cut(value, 0) < high and len(found) <= most:
-                found.append(value)
+            while value is not None and Cut(value, 0) < high and len(values) <= most:
+                values.append(value)
                 value = successor(value)
-            if not found or high != _normal(Cut(found[-1], 1)):  # there are further values before the end
+            if not values or high != _normal(Cut(values[-1], 1)):  # there are further values before the end
                 return None
-        return tuple(found) if len(found) <= most else None
+        return tuple(values) if len(values) <= most else None
 
     def within(self, ordered: Sequence[Value]) -> tuple[Value, ...]:
         """Those of the values in ascending order that are in the set."""

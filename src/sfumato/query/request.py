@@ -89,7 +89,7 @@ REQUESTS: Mapping[str, type[TopK | Histogram | Total]] = {request.kind: request 
 
 
 def check_size(where: Any) -> None:
-    """Refuse a filter that is too deep or too long. Looks at it level by level, so that nothing recurses."""
+    """Refuse a filter that is too deep or too long. Looks at it level by level, without recursion."""
     level: list[Any] = [where]
     seen = 0
     for _ in range(MAX_LEVELS):
@@ -133,8 +133,8 @@ def _leaf(column: str, values: Values) -> dict[str, Any]:
 
 def _lists(column: str, points: Sequence[Value]) -> list[dict[str, Any]]:
     """The values in lists of at most `MAX_VALUES`; at least one list."""
-    listed = [json_value(point) for point in points]
-    return [{column: listed[at : at + MAX_VALUES]} for at in range(0, max(len(listed), 1), MAX_VALUES)]
+    values = [json_value(point) for point in points]
+    return [{column: values[at : at + MAX_VALUES]} for at in range(0, max(len(values), 1), MAX_VALUES)]
 
 
 def _either(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def read_value(column: str, kind: Type, raw: Any) -> Value:
 
 
 def successor(value: Value) -> Value | None:
-    """The next value where a type has one (integers, days), so that `> 1` and `>= 2` are one question."""
+    """The next value where a type has one (integers, days): `> 1` and `>= 2` are one question."""
     if isinstance(value, bool) or not isinstance(value, int | date) or isinstance(value, datetime):
         return None
     if isinstance(value, int):

@@ -79,9 +79,9 @@ def usual_ranges(policy: ReportPolicy) -> Mapping[str, list[Range]]:
     first = date(YEAR, 1, 1)
     days = [first + timedelta(days=n) for n in range(EVERY, 366, EVERY)]
     months = [date(YEAR, month, 1) for month in range(1, 13)]
-    found = {f"last {last} days": [(end - timedelta(days=last), end) for end in days] for last in LAST_DAYS}
-    found |= {"last month": list(pairwise(months)), "year to date": [(first, end) for end in days]}
-    on_grid = {words: list(_on_grid(policy, ranges)) for words, ranges in found.items()}
+    by_words = {f"last {last} days": [(end - timedelta(days=last), end) for end in days] for last in LAST_DAYS}
+    by_words |= {"last month": list(pairwise(months)), "year to date": [(first, end) for end in days]}
+    on_grid = {words: list(_on_grid(policy, ranges)) for words, ranges in by_words.items()}
     return {words: ranges for words, ranges in on_grid.items() if ranges}
 
 

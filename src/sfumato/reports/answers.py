@@ -31,7 +31,7 @@ from sfumato.wire.report import raising_options, raising_words
 
 def make_report(
     planned: PlannedReport,
-    found: Mapping[Place, Seal],
+    seals: Mapping[Place, Seal],
     promise: ReportGuarantee,
     standing: AccountStanding,
     *,
@@ -41,7 +41,7 @@ def make_report(
     request, policy = planned.request, planned.request.policy
     cells: dict[Which, Array] = {}
     for block in planned.blocks:
-        for name, array in zip(block.statistics, vectors(block, found), strict=True):
+        for name, array in zip(block.statistics, vectors(block, seals), strict=True):
             cells[name, block.attribute] = array
     shown, other_rows = planned.numbers.compute(cells), planned.numbers.saw_other_rows(cells)
     numbers = {name: shown[name, request.attribute][:, planned.place] for name in request.statistics}
@@ -67,8 +67,8 @@ def make_report(
             left=standing.left,
             resets=standing.resets,
             error95=_errors(planned, plain=other_rows),
-            data_version=f"seal {max(seal.number for seal in found.values())}",
-            digest=planned.digest(found),
+            data_version=f"seal {max(seal.number for seal in seals.values())}",
+            digest=planned.digest(seals),
             repeat=repeat,
             guarantee=cast(ReportPromise, promise.to_dict()),
         ),
@@ -86,7 +86,7 @@ def _wall(policy: ReportPolicy, moment: datetime) -> Any:
 def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
     """Steps in order, and in each the values from the largest down. Counts below the least count are None."""
     request, policy = planned.request, planned.request.policy
-    # One ranking by the first statistic over the whole range, so that every `top` is a head of it.
+    # One ranking by the first statistic over the whole range: every `top` is a head of it.
     order = np.argsort(-numbers[request.statistics[0]].sum(axis=0), kind="stable")
     places = [int(place) for place in order][: request.top]
     values = (None,) if request.attribute is None else _labels(policy.attributes[request.attribute])
@@ -120,7 +120,7 @@ def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
     request, policy, numbers = planned.request, planned.request.policy, planned.numbers
     if request.exact:
         return dict.fromkeys(request.statistics, 0)
-    below, alone = sum(_measured_below(planned.family, planned.path)), len(planned.family.paths) == 1
+    below, alone = sum(_cells_below(planned.family, planned.path)), len(planned.family.paths) == 1
     partitions = [[numbers.spans[place] for place in places] for places in numbers.steps]
     if "monotone" in request.options:
         partitions = [[*policy.calendar.partition(request.start, planned.end)]]
@@ -135,7 +135,7 @@ def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
     return {name: widest(name) for name in request.statistics}
 
 
-def _measured_below(family: Family, path: Path) -> Iterator[bool]:
+def _cells_below(family: Family, path: Path) -> Iterator[bool]:
     """One True for each entity whose cells an entity's number is the sum of: its own, or those below it."""
     place = family.paths.index(path)
     if family.measured[place]:
@@ -143,7 +143,7 @@ def _measured_below(family: Family, path: Path) -> Iterator[bool]:
         return
     for child, parent in enumerate(family.tree.parents):
         if parent == place:
-            yield from _measured_below(family, family.paths[child])
+            yield from _cells_below(family, family.paths[child])
 
 
 def _notes(planned: PlannedReport, promise: ReportGuarantee, *, other_rows: bool) -> Iterator[Note]:

@@ -90,8 +90,8 @@ def definition(policy: ReportPolicy, statistic: str, attribute: str | None, leve
     `depth` is that of its entity.
     """
     counted = policy.statistics[statistic]
-    described = None if attribute is None else policy.attributes[attribute]
-    several = None if described is None or not described.several else (described.max_values, described.separator)
+    settings = None if attribute is None else policy.attributes[attribute]
+    several = None if settings is None or not settings.several else (settings.max_values, settings.separator)
     law = policy.law(statistic, level)
     noise = {"sigma_squared": law.sigma_squared} if isinstance(law, DiscreteGaussian) else {"epsilon": 1 / law.scale}
     fields = context(
@@ -102,7 +102,7 @@ def definition(policy: ReportPolicy, statistic: str, attribute: str | None, leve
         column=counted.column,
         where=str(counted.where),
         **noise,
-        values=None if described is None else described.type,
+        values=None if settings is None else settings.type,
         several=several,
         cap=None if policy.cap is None else cap_definition(policy),
         entity=[*policy.levels[:depth], policy.reach],
@@ -141,7 +141,7 @@ class Cells:
         """The stored vectors of these blocks."""
         return {place: seal for block in blocks for place, seal in self._seals.read(block.places).items()}
 
-    def missing(self, block: Block, found: Mapping[Place, Seal]) -> dict[Place, str]:
+    def missing(self, block: Block, seals: Mapping[Place, Seal]) -> dict[Place, str]:
         """The vectors of which a value has no cell yet."""
         values = block.values
 
@@ -149,7 +149,7 @@ class Cells:
             return any(part.values == values for part in seal.parts) or _counts_by_value(seal).keys() >= set(values)
 
         return {
-            place: defined for place, defined in block.places.items() if place not in found or not covers(found[place])
+            place: defined for place, defined in block.places.items() if place not in seals or not covers(seals[place])
         }
 
     def seal(self, block: Block, missing: Mapping[Place, str], entities: Entities, now: datetime) -> dict[Place, Seal]:
@@ -158,10 +158,10 @@ class Cells:
         Guarantee: (epsilon, delta)-DP for one event (or person) over all that is ever stored of a report, as
         `sfumato.query.reports.policy.guarantee` states them; delta is 0 with Laplace noise. Proof: proofs/reports.md.
         """
-        opened: dict[Place, Seal] = {}
+        seals: dict[Place, Seal] = {}
         for some in _chunks(missing):
-            opened |= self._seals.open(some, most=self._policy.max_versions, now=now)
-        drawn = self._draw(block, missing, opened, entities)
+            seals |= self._seals.open(some, most=self._policy.max_versions, now=now)
+        drawn = self._draw(block, missing, seals, entities)
         if drawn is None:
             raise EngineFailed(COULD_NOT_READ)
         stored: dict[Place, Seal] = {}
@@ -219,13 +219,13 @@ class Cells:
 
 
 def _chunks(places: Mapping[Place, T]) -> Iterator[dict[Place, T]]:
-    """`CHUNK` places at a time, so that no transaction holds the ledger for long."""
+    """`CHUNK` places at a time: no transaction holds the ledger for long."""
     items = iter(places.items())
     while some := dict(itertools.islice(items, CHUNK)):
         yield some
 
 
-def vectors(block: Block, found: Mapping[Place, Seal]) -> NDArray[np.int64]:
+def vectors(block: Block, seals: Mapping[Place, Seal]) -> NDArray[np.int64]:
     """The stored cells of a block as one array: statistics x entities x ranges x values."""
     values = block.values
 
@@ -236,7 +236,7 @@ def vectors(block: Block, found: Mapping[Place, Seal]) -> NDArray[np.int64]:
         return [stored[value] for value in values]
 
     shape = len(block.statistics), len(block.paths), len(block.spans), len(values)
-    return np.array([row(found[place]) for place in block.places], np.int64).reshape(shape)
+    return np.array([row(seals[place]) for place in block.places], np.int64).reshape(shape)
 
 
 def _counts_by_value(seal: Seal) -> dict[str, int]:

@@ -24,25 +24,25 @@ _STEPS = 256  # of the grid in one deviation
 
 def as_terms(parts: Iterable[tuple[CellNoise, NDArray[np.float64]]], entities: int = 1) -> Terms:
     """The noise of a weighted sum of cells of so many entities: laws, each with the weights of cells that have it."""
-    found: Counter[tuple[CellNoise, float]] = Counter()
+    terms: Counter[tuple[CellNoise, float]] = Counter()
     for law, weights in parts:
         values, counts = np.unique(np.abs(weights).round(_DIGITS), return_counts=True)
-        found.update({(law, value): n for value, n in zip(values.tolist(), counts.tolist(), strict=True) if value})
-    ordered = sorted(found.items(), key=lambda each: (each[0][0].parameter, each[0][1]))
+        terms.update({(law, value): n for value, n in zip(values.tolist(), counts.tolist(), strict=True) if value})
+    ordered = sorted(terms.items(), key=lambda each: (each[0][0].parameter, each[0][1]))
     return tuple((law, weight, n * entities) for (law, weight), n in ordered)
 
 
 def sum_terms(cells: Iterable[tuple[CellNoise, int]], entities: int = 1) -> Terms:
     """The noise of a plain sum of cells of so many entities: laws, each with the number of cells that have it."""
-    found: Counter[CellNoise] = Counter()
+    counts: Counter[CellNoise] = Counter()
     for law, n in cells:
-        found[law] += n
-    return tuple((law, 1.0, found[law] * entities) for law in sorted(found, key=lambda law: law.parameter))
+        counts[law] += n
+    return tuple((law, 1.0, counts[law] * entities) for law in sorted(counts, key=lambda law: law.parameter))
 
 
 @lru_cache(4096)
 def variance(law: CellNoise) -> float:
-    """That of one cell's noise. It is never 0, so that it can weigh."""
+    """That of one cell's noise. It is never 0, because its inverse is a weight."""
     return max(law.deviation**2, _LEAST_VARIANCE)
 
 

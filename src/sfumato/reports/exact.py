@@ -62,10 +62,10 @@ def _rows_of(policy: ReportPolicy, paths: Sequence[Path], entities: Entities) ->
     top = _common_parent(paths)
     if not top:
         return EVERYTHING
-    named = list(zip(policy.levels, ([name] for name in top), strict=False))
+    by_level = list(zip(policy.levels, ([name] for name in top), strict=False))
     if policy.reach == "leaf":
-        named = [(policy.levels[-1], [leaf[-1] for leaf in entities.leaves(top)])]
-    held = [(column, [read_value(column, policy.types[column], name) for name in names]) for column, names in named]
+        by_level = [(policy.levels[-1], [leaf[-1] for leaf in entities.leaves(top)])]
+    held = [(column, [read_value(column, policy.types[column], name) for name in names]) for column, names in by_level]
     return prune(all_of([In(column, Values.of(*names)) for column, names in held]))
 
 
@@ -77,7 +77,7 @@ def _common_parent(paths: Sequence[Path]) -> Path:
 
 
 def _clamp(column: Sequence[int]) -> NDArray[np.int64]:
-    """Counts are clamped so that sums cannot overflow int64."""
+    """Clamp counts, because sums must not overflow int64."""
     try:
         return np.minimum(np.array(column, np.int64), MAX_COUNT)
     except OverflowError:
@@ -90,15 +90,15 @@ def _value_places(
     """Which row counts for which value of the domain: pairs of their places."""
     if attribute is None:
         return np.arange(len(cells)), np.zeros(len(cells), np.intp)
-    described = policy.attributes[attribute]
-    index: dict[Value, int] = {value: at for at, value in enumerate(described.domain)}
-    if described.several:
-        lists = (values_of(cell, described.separator, described.max_values) for cell in cells)
+    settings = policy.attributes[attribute]
+    index: dict[Value, int] = {value: at for at, value in enumerate(settings.domain)}
+    if settings.several:
+        lists = (values_of(cell, settings.separator, settings.max_values) for cell in cells)
         pairs = [(row, index[value]) for row, values in enumerate(lists) for value in values if value in index]
-        found = np.array(pairs, np.intp).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
-    if described.type == "number":
-        cells = [_number(described.name, cell) for cell in cells]
+        places = np.array(pairs, np.intp).reshape(-1, 2)
+        return places[:, 0], places[:, 1]
+    if settings.type == "number":
+        cells = [_number(settings.name, cell) for cell in cells]
     value = np.fromiter(map(index.get, cells, itertools.repeat(-1)), np.intp, len(cells))
     return np.flatnonzero(value >= 0), value[value >= 0]
 

@@ -1,6 +1,6 @@
 """`sfumato report explain`: what a report promises, as a product of factors and in words.
 
-Pure: everything follows from the policy. Long numbers are rounded up, so that what is shown holds.
+Pure: everything follows from the policy. Long numbers are rounded up, so what is shown holds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Factor:
     why: str
 
     @property
-    def shown(self) -> str:
+    def number_text(self) -> str:
         """The number as a table has it: of a small one, such as a rho, the first digits count."""
         return amount(self.number) if self.number >= 1 or not self.words.startswith("rho") else digits(self.number)
 

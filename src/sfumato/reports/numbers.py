@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settled, split_tree
+from sfumato.mechanisms.consistency import Tree, least_squares, least_squares_weights, settle, split_tree
 from sfumato.mechanisms.report_noise import CellNoise
 from sfumato.query.reports.calendar import Range, Span
 from sfumato.query.reports.entities import Family
@@ -26,7 +26,7 @@ from sfumato.query.reports.timetrees import TimeTree
 from sfumato.reports.errors import Terms, as_terms, half_width_of_sum, sum_terms, variance
 
 MAX_COUNT = 2**40
-"""Counts are clamped to this, so that sums cannot overflow int64."""
+"""Counts are clamped to this, because sums must not overflow int64."""
 
 FALSE_ALARM = 1e-6
 """How often a range and the ranges in it, which saw the same rows, are taken for such that did not."""
@@ -207,7 +207,7 @@ class Numbers:
             return self._add_up(estimates)
         floors = np.minimum(floors, MAX_COUNT)
         flat = estimates.swapaxes(0, 1).reshape(nodes, -1), floors.swapaxes(0, 1).reshape(nodes, -1)
-        return settled(self.family.tree, *flat).reshape(nodes, steps, values).swapaxes(0, 1)
+        return settle(self.family.tree, *flat).reshape(nodes, steps, values).swapaxes(0, 1)
 
     def _add_up(self, exact: NDArray[np.float64]) -> Array:
         """Exact numbers as they are. An entity without cells of its own has the sum of its children."""

@@ -46,11 +46,11 @@ class PlannedReport:
         """The place of the entity in its family."""
         return self.family.paths.index(self.path)
 
-    def digest(self, found: Mapping[Place, Seal]) -> str:
+    def digest(self, seals: Mapping[Place, Seal]) -> str:
         """A name for the answer: the question, how far it goes, and the stored cells it is made of."""
-        sealed = sorted(f"{place.key} {seal.number} {seal.nonce.hex()}" for place, seal in found.items())
+        texts = sorted(f"{place.key} {seal.number} {seal.nonce.hex()}" for place, seal in seals.items())
         question, end = self.request.encode(self.path), self.end.isoformat()
-        encoded = context(question=question, end=end, sealed=json.dumps(sealed))
+        encoded = context(question=question, end=end, sealed=json.dumps(texts))
         return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
 
 

@@ -55,8 +55,8 @@ def read_entities(policy: ReportPolicy, catalog: Catalog) -> Entities:
         if len(set(leaves)) < len(leaves):
             problem = f"must list each {policy.levels[-1]} once; otherwise it is not known whose an event is"
             raise ConfigError(f"reports.{policy.name}.entities.table", problem)
-    named = (tuple(None if name is None else str(json_value(name)) for name in row) for row in rows)
-    return Entities(policy.levels, named, kinds)
+    paths = (tuple(None if name is None else str(json_value(name)) for name in row) for row in rows)
+    return Entities(policy.levels, paths, kinds)
 
 
 def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> ReportPolicy:
@@ -151,14 +151,14 @@ def _list_types(settings: ReportSettings, catalog: Catalog) -> dict[str, str]:
 
 def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> Literal["columns", "leaf"]:
     """How the rows name their entity: by a column for each level, or by the lowest, whose parents a table lists."""
-    named = [level for level in settings.levels if level in schema]
-    if len(named) < len(settings.levels) and (settings.entities is None or settings.levels[-1] not in named):
-        missing = next(level for level in settings.levels if level not in named)
+    levels = [level for level in settings.levels if level in schema]
+    if len(levels) < len(settings.levels) and (settings.entities is None or settings.levels[-1] not in levels):
+        missing = next(level for level in settings.levels if level not in levels)
         raise ConfigError(where, f"{missing} is not in the table{nearest(missing, schema)}")
-    for level in named:
+    for level in levels:
         if schema[level] not in ("text", "integer"):
             raise ConfigError(where, f"{level} must hold text or whole numbers, which name an entity")
-    return "columns" if len(named) == len(settings.levels) else "leaf"
+    return "columns" if len(levels) == len(settings.levels) else "leaf"
 
 
 def _type_of(column: str, schema: Mapping[str, str], where: str) -> str:

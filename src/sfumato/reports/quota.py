@@ -29,9 +29,9 @@ class Quota:
         with self._mutex:
             if today != self._day:
                 self._day, self._taken = today, {}
-            taken = self._taken.get(account, 0) + places
-            if taken > MAX_PER_DAY:
+            total = self._taken.get(account, 0) + places
+            if total > MAX_PER_DAY:
                 since_midnight = now - datetime.combine(today, time(), UTC)
                 words = f"more than {MAX_PER_DAY:,} new ranges in one day; ranges that were shown before are still free"
                 raise RateLimited(words, max(1, int((timedelta(days=1) - since_midnight).total_seconds())))
-            self._taken[account] = taken
+            self._taken[account] = total

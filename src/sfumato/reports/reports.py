@@ -101,23 +101,23 @@ class Reports:
         """The stored cells behind a question, after drawing those that are missing; and whether none was missing."""
         cells = self._cells[planned.request.policy.name]
         name = f"{planned.digest({})} {len(planned.numbers.spans)}"  # more of them when a longer range is complete
-        found = cells.read(planned.blocks)
-        new = sum(len(cells.missing(block, found)) for block in planned.blocks)
+        seals = cells.read(planned.blocks)
+        new = sum(len(cells.missing(block, seals)) for block in planned.blocks)
         if not new:
-            return found, True
+            return seals, True
         self._quota.take(account, new, now)
         with self._flights.lock(name) as waited:
             if waited:  # another thread has drawn the same cells meanwhile
-                found = cells.read(planned.blocks)
+                seals = cells.read(planned.blocks)
             try:
                 for block in planned.blocks:
-                    missing = cells.missing(block, found)
+                    missing = cells.missing(block, seals)
                     if missing and waited:
                         raise EngineFailed(COULD_NOT_READ)
                     if missing:
-                        found |= cells.seal(block, missing, planned.entities, now)
+                        seals |= cells.seal(block, missing, planned.entities, now)
             except EngineFailed:
                 self._flights.record(name, succeeded=False)
                 raise
             self._flights.record(name, succeeded=True)
-        return found, False
+        return seals, False

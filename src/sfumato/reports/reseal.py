@@ -90,7 +90,7 @@ def reseal(
     if first >= last:
         raise NotSupported("must come after start; the range begins with start and ends before end", field="end")
     path = entities.find(entity, None) if entity else ()
-    found = seals.reseal(
+    outcome = seals.reseal(
         policy.name,
         policy.border_name(first),
         policy.border_name(last),
@@ -106,16 +106,16 @@ def reseal(
         end=calendar.wall(last),
         zone=calendar.zone,
         entity=path,
-        places=found.places,
-        cells=found.cells,
-        version=found.highest,
+        places=outcome.places,
+        cells=outcome.cells,
+        version=outcome.highest,
         versions=policy.max_versions,
         unit=promise.unit,
-        before=promise.after(found.highest - 1) if found.highest > 1 else Fraction(0),
-        after=promise.after(found.highest) if found.highest else Fraction(0),
+        before=promise.after(outcome.highest - 1) if outcome.highest > 1 else Fraction(0),
+        after=promise.after(outcome.highest) if outcome.highest else Fraction(0),
         promised=promise.epsilon,
         delta=promise.delta,
-        done=bool(found.places) and not dry,
+        done=bool(outcome.places) and not dry,
     )
 
 

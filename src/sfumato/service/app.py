@@ -171,7 +171,7 @@ def _create_responder(
         if authorization is None:
             return calls.authenticate(None)  # raises, and waits for nothing
         pool = with_key if START in authorization[:20] else with_token
-        # All callers who were never seen share one turn: they are not told apart before they are authenticated.
+        # All callers that were never seen share one turn, because before authentication they are all the same.
         return await pool.run(calls.recall_analyst(authorization), partial(calls.authenticate, authorization))
 
     async def respond(request: Request, right: Right, pool: Pool, work: Work) -> Response:

@@ -162,8 +162,8 @@ class Calls:
     def usage(self, _: Authenticated, since: str | None, until: str | None, budgets: Sequence[str]) -> Response:
         first, last = read_range(since, until, self._session.now())
         charges = [read_budget(text) for text in budgets]
-        found = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
-        return json_reply(UsageReport.of_overview(found))
+        result = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
+        return json_reply(UsageReport.of_overview(result))
 
     def check(self, part: Part) -> None:
         """Raise unless this part can be used. Blocks for as long as the part does."""

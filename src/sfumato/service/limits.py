@@ -19,7 +19,7 @@ MAX_IDEMPOTENCY_KEY = 255  # characters
 MAX_BODY_DEPTH = 200
 MAX_PAGE_ROWS, DEFAULT_PAGE_ROWS = 1000, 100
 
-# A string without a closing quote ends with the body, so that no byte is read twice.
+# A string without a closing quote ends with the body: no byte is read twice.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
 _BODY_OBJECT = partial(unique_object, "body")

@@ -182,7 +182,7 @@ ROUTES: Mapping[str, Route] = {
     "guarantee": Route(
         summary="Get the caller's guarantee",
         text="What the caller's accounts and reports promise to one person, and to several together: for one question, "
-        "one period and a year. `sources` adds up what is told about the same rows. What others learn and what is "
+        "one period and a year. `sources` adds up all results about the same rows. What others learn and what is "
         "published is not in it.",
         reply=Guarantee,
         reply_text="The guarantee.",

@@ -82,8 +82,8 @@ class Pool:
     Queued calls start in turns, one analyst after the other (round robin). An analyst who is the only active one uses
     up to `per_analyst` threads. Several active analysts divide the cores of the machine among them, at least one thread
     each: more threads of one would slow down the calls of the others. Such a share is for all pools with the same
-    `activity` together, so that an analyst with many kinds of calls has no more of it; pools of short calls are left
-    out. At most `max_queued` calls of an analyst wait, each at most `max_wait_s`.
+    `activity` together: an analyst with many kinds of calls has no more of it. Pools of short calls are left out. At
+    most `max_queued` calls of an analyst wait, each at most `max_wait_s`.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class Probe:
     """Checks one part: one check at a time, at most one per `INTERVAL_S`. For use from one event loop.
 
     A call waits for the running check until it has run for `MAX_READINESS_S`. A check that runs longer hangs: then the
-    part is not ready, and calls are told so at once, until the check ends. The log says why a part is not ready, once.
+    part is not ready, and calls get that reply at once, until the check ends. The log says why, once.
     """
 
     def __init__(self, part: str, check: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class Probe:
         self._thread = CapacityLimiter(1)
         self._running: asyncio.Task[str] | None = None
         self._started = -INTERVAL_S
-        self._told = ""
+        self._logged = ""
 
     async def is_ready(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -41,8 +41,8 @@ class Probe:
         if not self._running.done() and left_s > 0:
             await asyncio.wait({self._running}, timeout=left_s)
         why = self._running.result() if self._running.done() else HANGS
-        if why != self._told:
-            self._told = why
+        if why != self._logged:
+            self._logged = why
             fields = {"part": self._part, **({"why": why} if why else {})}
             _LOG.warning("not ready" if why else "ready again", extra={"fields": fields})
         return not why

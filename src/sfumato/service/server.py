@@ -32,7 +32,7 @@ GRACE_S = 30  # running requests may end within this time after a stop; what has
 BACKLOG = 2048
 RECEIVE_BYTES = 1 << 15  # of a connection, in the kernel: what a stranger can send before the key is checked
 SWITCH_S = 0.0005  # between threads of Python; the usual 5 ms would add up for a call that waits for disk or engine
-KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that none is closed while a proxy uses it
+KEEP_ALIVE_S = 75  # longer than proxies keep idle connections: none is closed while a proxy uses it
 
 EXPOSED = (
     "is reached by other machines without TLS, so keys and answers travel readable; use 127.0.0.1, or add "

@@ -45,11 +45,11 @@ def distinct(labels: Sequence[str]) -> list[str]:
     >>> distinct(["a", "b", "a"])
     ['a', 'b', 'a (2)']
     """
-    taken: dict[str, None] = {}
+    names: dict[str, None] = {}
     for plain in labels:
-        numbered = (f"{plain} ({number})" for number in itertools.count(2))
-        taken[next(name for name in itertools.chain([plain], numbered) if name not in taken)] = None
-    return [*taken]
+        others = (f"{plain} ({number})" for number in itertools.count(2))
+        names[next(name for name in itertools.chain([plain], others) if name not in names)] = None
+    return [*names]
 
 
 def heading(name: str) -> str:

@@ -119,15 +119,16 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
         except ValueError:
             raise LedgerFailed(DAMAGED) from None
 
-    def complete(self, *, charge: Charge, left: Charge, resets: date | None, repeat: bool) -> Answer:
-        """The answer as it leaves."""
+    def complete(self, settled: object) -> Answer:
+        """The answer as it leaves. `settled` has what the moment adds to the receipt, as attributes of these names."""
         core = {name: getattr(self.receipt, name) for name in ReceiptCore.__struct_fields__}
+        added = {name: getattr(settled, name) for name in Receipt.__struct_fields__ if hasattr(settled, name)}
         try:
             return Answer(
                 columns=self.columns,
                 rows=self.rows,
                 stopped=self.stopped,
-                receipt=Receipt(**core, charge=charge, left=left, resets=resets, repeat=repeat),
+                receipt=Receipt(**core, **added),
                 notes=[read_note(each) if isinstance(each, str) else each for each in self.notes],
             )
         except ValueError:

@@ -52,11 +52,11 @@ def relation(connection: DuckDBPyConnection, columns: Mapping[str, str], data: M
 
     places = {f"c{place}": name for place, name in enumerate(columns)}
     connection.register("data", {place: _array(data[name]) for place, name in places.items()})
-    typed = (
+    cells = (
         exp.alias_(exp.cast(exp.column(place), TYPES[columns[name]].duckdb, dialect="duckdb"), name, quoted=True)
         for place, name in places.items()
     )
-    return connection.sql(exp.select(*typed).from_("data").sql("duckdb"))
+    return connection.sql(exp.select(*cells).from_("data").sql("duckdb"))
 
 
 def _array(values: Any) -> Any:

@@ -82,13 +82,13 @@ class PeriodBounds(Record, frozen=True, kw_only=True):
 
 
 class TotalPart(PeriodBounds, frozen=True, kw_only=True):
-    """A part of what is told about a source."""
+    """A part of the results about a source."""
 
     names: Annotated[list[str], Meta(description="The accounts, or the reports, that are counted.")]
 
 
 class SourceTotal(Record, frozen=True, kw_only=True):
-    """All that is told about the rows of one source, under whatever names.
+    """All results about the rows of one source, under all of its names.
 
     `total` bounds questions, releases and reports together. It may be less than their sum, because a cap bounds
     questions and releases together.

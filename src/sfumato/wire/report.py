@@ -88,7 +88,7 @@ class Report(Answer, frozen=True, kw_only=True):
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The options that raised these numbers, so that `error95`, which is of the noise, does not bound them."""
+        """The options that raised these numbers. Then `error95`, which is of the noise, does not bound them."""
         return () if self.exact else raising_options(self.options, self.attribute)
 
     def sheet(self) -> Sheet:
@@ -125,15 +125,15 @@ class Report(Answer, frozen=True, kw_only=True):
         """All steps of the complete range, also those of which nothing is shown; and which of them are cut short."""
         from sfumato.query.reports.calendar import Calendar
 
-        told = {(row["start"], row["end"]) for row in self.rows}
+        shown = {(row["start"], row["end"]) for row in self.rows}
         if self.granularity == ALL:
-            return sorted(told) or [(self.start, self.complete_until)], ()
+            return sorted(shown) or [(self.start, self.complete_until)], ()
         calendar = Calendar((self.granularity,), self.zone)
         start, end = (calendar.instant("start", moment) for moment in (self.start, self.complete_until))
         ranges = calendar.steps(start, end, self.granularity)
         days = self.columns["start"] == "date"
         walls = ((wall.date() if days else wall for wall in map(calendar.wall, step)) for step in ranges)
-        steps = sorted(told | {(first, last) for first, last in walls})
+        steps = sorted(shown | {(first, last) for first, last in walls})
         first = [0] if calendar.floor(start) < start else []
         return steps, (*first, *([len(steps) - 1] if calendar.ceil(end) > end else []))
 
@@ -161,7 +161,7 @@ class Report(Answer, frozen=True, kw_only=True):
         return {
             "receipt": f"{receipt.mechanism}, {self._accuracy()}",
             "guarantee": self._promise(),
-            "charge": "nothing: a report debits nobody",
+            "charge": "nothing: a report debits no account",
             "data": f"{receipt.data_version}, times in {self.zone}",
             "rows": "; ".join([str(len(self.rows)), *map(str, self.notes)]),
         }

@@ -39,16 +39,16 @@ def render_differences(problems: Sequence[ConfigError]) -> RenderableType:
 
 
 def render_questions(
-    config: str, found: Mapping[str, Any], promised: Sequence[str] = (), warnings: Sequence[ConfigError] = ()
+    config: str, result: Mapping[str, Any], promised: Sequence[str] = (), warnings: Sequence[ConfigError] = ()
 ) -> RenderableType:
     """What can be asked of tables and of reports, what is promised over all of it, and what limits leave open."""
-    tables = (block for table in found["tables"] for block in (Words(table["table"], "bold"), *_table_blocks(table)))
+    tables = (block for table in result["tables"] for block in (Words(table["table"], "bold"), *_table_blocks(table)))
     reports = (
         block
-        for report in found["reports"]
+        for report in result["reports"]
         for block in (Words(f"report {report['report']}", "bold"), _report_block(report))
     )
-    pad_ms = found["service"]["pad_ms"]
+    pad_ms = result["service"]["pad_ms"]
     steps = f"begin at multiples of {pad_ms:,} ms" if pad_ms else "are not padded"
     padding = paragraphs(f"Responses of the service {steps} ([service] pad_ms).")
     blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports, padding]
@@ -92,23 +92,23 @@ def _report_block(report: Mapping[str, Any]) -> RenderableType:
     return indent(labelled_lines(lines))
 
 
-def render_explanation(found: PolicyExplanation) -> RenderableType:
+def render_explanation(explanation: PolicyExplanation) -> RenderableType:
     """The promises of a configuration, and what they do not cover."""
     blocks: list[RenderableType] = []
-    for promise in found.guarantee.accounts:
+    for promise in explanation.guarantee.accounts:
         blocks.append(paragraphs(describe_promise(promise)))
         if not is_nothing(promise):
             blocks.append(indent(_bounds_table(promise)))
-    if not found.guarantee.accounts:
+    if not explanation.guarantee.accounts:
         blocks.append(paragraphs("No analyst may ask: there is no [analysts.NAME] in the file."))
-    for source in found.guarantee.sources:
+    for source in explanation.guarantee.sources:
         blocks += [paragraphs(describe_source(source)), indent(_source_table(source))]
         blocks += [bullets(parts)] if (parts := [*describe_source_parts(source)]) else []
-    if reports := [*describe_reports(found)]:
+    if reports := [*describe_reports(explanation)]:
         blocks += [paragraphs("Reports:"), bullets(reports)]
-    if rights := [*describe_rights(found)]:
+    if rights := [*describe_rights(explanation)]:
         blocks += [paragraphs("Who may see what:"), bullets(rights)]
-    return stack([*blocks, paragraphs("What these numbers do not bound:"), bullets(exclusions(found))])
+    return stack([*blocks, paragraphs("What these numbers do not bound:"), bullets(exclusions(explanation))])
 
 
 def _bounds_table(promise: AccountPromise) -> Table:
@@ -131,7 +131,7 @@ def _numbers(bound: PersonBound) -> tuple[str, str]:
 
 def _source_table(source: SourceTotal) -> Table:
     period = WINDOWS[source.window]
-    grid = plain_table("what is told", "by", f"epsilon {period}", "delta", "in a year", "delta", numbers=range(2, 6))
+    grid = plain_table("results of", "from", f"epsilon {period}", "delta", "in a year", "delta", numbers=range(2, 6))
     parts = {"questions": source.questions, "releases": source.releases, "reports": source.reports}
     for name, part in parts.items():
         if part is not None and part.names:

@@ -118,31 +118,31 @@ class CrossTable:
         return grid
 
 
-def render_reseal_cost(found: Reseal) -> RenderableType:
+def render_reseal_cost(reseal: Reseal) -> RenderableType:
     """What sealing a range again adds to the guarantee."""
     from sfumato.reports.explain import amount
 
-    ends = (moment.isoformat(sep=" ", timespec="minutes") for moment in (found.start, found.end))
-    whose = f", {' / '.join(found.entity)} with all above and below it" if found.entity else ""
-    before, after, promised = map(amount, (found.before, found.after, found.promised))
-    delta = at_delta(found.delta)
+    ends = (moment.isoformat(sep=" ", timespec="minutes") for moment in (reseal.start, reseal.end))
+    whose = f", {' / '.join(reseal.entity)} with all above and below it" if reseal.entity else ""
+    before, after, promised = map(amount, (reseal.before, reseal.after, reseal.promised))
+    delta = at_delta(reseal.delta)
     lines = {
-        "report": f"{found.report}{whose}",
-        "range": f"{' to '.join(ends)} ({found.zone}), with every longer range that overlaps it",
-        "sealed": f"{found.places:,} place{'' if found.places == 1 else 's'} with {found.cells:,} cells",
-        "version": f"{found.version} of at most {found.versions}",
-        "guarantee": f"epsilon {before} before, {after} after{delta}, for one {found.unit} of this range",
-        "promised": f"epsilon {promised}{delta}, with all {found.versions:,} versions",
+        "report": f"{reseal.report}{whose}",
+        "range": f"{' to '.join(ends)} ({reseal.zone}), with every longer range that overlaps it",
+        "sealed": f"{reseal.places:,} place{'' if reseal.places == 1 else 's'} with {reseal.cells:,} cells",
+        "version": f"{reseal.version} of at most {reseal.versions}",
+        "guarantee": f"epsilon {before} before, {after} after{delta}, for one {reseal.unit} of this range",
+        "promised": f"epsilon {promised}{delta}, with all {reseal.versions:,} versions",
     }
     return Group(paragraphs("What sealing again costs:"), "", indent(labelled_lines(lines)))
 
 
-def render_reseal(found: Reseal, *, asked: bool) -> RenderableType:
+def render_reseal(reseal: Reseal, *, asked: bool) -> RenderableType:
     """What was done. If the owner was `asked`, the cost is on the screen already."""
-    if not found.places:
+    if not reseal.places:
         return paragraphs("There is nothing to seal again: nothing of this range is sealed, or it is open already.")
-    if found.done:
+    if reseal.done:
         done = "Sealed again: the numbers are drawn when they are next asked for, and then stay."
     else:
         done = "Nothing was changed." if asked else "Nothing was changed. To do it, run the same with --yes."
-    return paragraphs(done) if asked else Group(render_reseal_cost(found), "", paragraphs(done))
+    return paragraphs(done) if asked else Group(render_reseal_cost(reseal), "", paragraphs(done))

@@ -36,7 +36,7 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
     factors = plain_table("factor", "", "why", numbers=(0,))
     for factor in explained.factors:
         words = factor.words[1:-1] if factor.words.startswith("(") else factor.words  # brackets are for the product
-        factors.add_row(*(Words(text, cropped=False) for text in (factor.shown, words, factor.why)))
+        factors.add_row(*(Words(text, cropped=False) for text in (factor.number_text, words, factor.why)))
     attributes = plain_table("attribute", "values", "of one event", numbers=(1,))
     for each in policy.attributes.values():
         attributes.add_row(*map(Words, (each.name, f"{len(each.domain):,}", f"at most {each.max_values:,}")))
@@ -57,7 +57,7 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
             indent(_errors_table(policy)),
             paragraphs(f"{ERRORS} {compare_noise(policy, promise)}"),
             indent(_versions_table(explained)),
-            paragraphs(standing or _sealed_sentence(explained)),
+            paragraphs(standing or _describe_seals(explained)),
             Group(paragraphs("What it means:"), "", bullets(meaning(explained))),
             Group(paragraphs("What it does not cover:"), "", bullets(not_covered(explained))),
         ]
@@ -92,7 +92,7 @@ def _versions_table(explained: ReportExplanation) -> Table:
     return grid
 
 
-def _sealed_sentence(explained: ReportExplanation) -> str:
+def _describe_seals(explained: ReportExplanation) -> str:
     places, highest = explained.sealed or (0, 0)
     if not places:
         return "Nothing is sealed yet."

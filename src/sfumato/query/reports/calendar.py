@@ -63,7 +63,7 @@ class Calendar:
 
     @property
     def days(self) -> bool:
-        """Whether the finest level is a day or longer, so that dates are enough."""
+        """Whether the finest level is a day or longer. Then dates are enough."""
         return _HOURS.get(self.levels[0], 24) >= 24
 
     def instant(self, argument: str, value: str | date | datetime) -> datetime:
@@ -81,17 +81,17 @@ class Calendar:
 
     def floor(self, moment: datetime, level: str | None = None) -> datetime:
         """The last boundary of the level (the finest, if none is named) that is not after `moment`."""
-        return self._around(self._utc("moment", moment), self._chosen(level))[0]
+        return self._around(self._utc("moment", moment), self._level_or_finest(level))[0]
 
     def ceil(self, moment: datetime, level: str | None = None) -> datetime:
         """The first boundary of the level (the finest, if none is named) that is not before `moment`."""
         instant = self._utc("moment", moment)
-        start, end = self._around(instant, self._chosen(level))
+        start, end = self._around(instant, self._level_or_finest(level))
         return start if start == instant else end
 
     def span(self, moment: datetime, level: str) -> Span:
         """The range of a level that holds `moment`."""
-        return Span(level, *self._around(self._utc("moment", moment), self._chosen(level)))
+        return Span(level, *self._around(self._utc("moment", moment), self._level_or_finest(level)))
 
     def fits(self, moment: datetime) -> bool:
         """Whether `moment` is a boundary of the finest level."""
@@ -156,7 +156,7 @@ class Calendar:
         start, end = self._check_order(start, end)
         return tuple(self._boundaries(start, end, self.levels[0]))
 
-    def _chosen(self, level: str | None) -> str:
+    def _level_or_finest(self, level: str | None) -> str:
         return self.levels[0] if level is None else self._level("level", level, self.levels)
 
     def _level(self, argument: str, level: str, known: tuple[str, ...]) -> str:

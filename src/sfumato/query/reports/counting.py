@@ -135,7 +135,7 @@ def _count(counting: ReportCounting, statistic: ReportStatistic) -> exp.Expr:
 
 
 def _amount(column: str) -> exp.Expr:
-    """A row's count. NULL is 0, and rows are clipped so that sums cannot overflow."""
+    """A row's count. NULL is 0, and rows are clipped, because sums must not overflow."""
     value = exp.func("COALESCE", column_of(column), exp.Literal.number(0))
     return exp.cast(clip(value, 0, MAX_ROW_VALUE), exp.DataType.Type.BIGINT)
 
@@ -180,7 +180,7 @@ def _events(counting: ReportCounting) -> exp.Expr:
 
 
 def _running_count(policy: ReportPolicy, columns: Sequence[str]) -> exp.Expr:
-    """How many events a person has up to and with this row."""
+    """The number of events per person up to and with this row."""
     first = [policy.time, *(name for name in columns if name != policy.time)]
     order = exp.Order(expressions=[exp.Ordered(this=column_of(name), desc=False, nulls_first=True) for name in first])
     over = partial(exp.Window, partition_by=[column_of(policy.unit)], order=order)

@@ -46,7 +46,7 @@ class Entities:
         self.listed = rows is not None
         self._kinds = kinds or {}
         self._children: dict[Path, dict[Path, None]] = {}
-        self._named: dict[tuple[int, str], dict[Path, None]] = {}
+        self._by_name: dict[tuple[int, str], dict[Path, None]] = {}
         for row in rows or ():
             self._add(row)
 
@@ -57,7 +57,7 @@ class Entities:
                 return
             above, path = path, (*path, name)
             self._children.setdefault(above, {})[path] = None
-            self._named.setdefault((depth, name), {})[path] = None
+            self._by_name.setdefault((depth, name), {})[path] = None
 
     def is_possible(self, level: str, name: str) -> bool:
         """Whether a row can have this name, in this very spelling."""
@@ -76,8 +76,8 @@ class Entities:
             return ()
         depth = max(map(self.levels.index, names))
         level, name = self.levels[depth], names[self.levels[depth]]
-        found = self._named.get((depth, name), ()) if self.listed else self._whole_path(names, depth)
-        seen = [path for path in found if self._fits(path, names) and self.visible(path, tenancy)]
+        paths = self._by_name.get((depth, name), ()) if self.listed else self._whole_path(names, depth)
+        seen = [path for path in paths if self._fits(path, names) and self.visible(path, tenancy)]
         if not seen:
             raise NotFound(f"there is no {level} {name[:60]!r} that you may ask about")
         if len(seen) > 1:
@@ -93,8 +93,8 @@ class Entities:
         if not isinstance(entity, Mapping) or (self.levels and not entity):
             raise NotSupported(shape, field="entity")
         for level, name in entity.items():
-            named = isinstance(name, str) or (type(name) is int and abs(name) < 2**63)
-            if level not in self.levels or not named:
+            is_name = isinstance(name, str) or (type(name) is int and abs(name) < 2**63)
+            if level not in self.levels or not is_name:
                 raise NotSupported(shape, field="entity")
         return {level: str(name) for level, name in entity.items()}
 
@@ -129,8 +129,8 @@ class Entities:
         for each, name in zip(self.levels[depth + 1 - len(names) : depth + 1], names, strict=True):
             if not self.is_possible(each, name):
                 return f"no {each} can be called {name[:60]!r}; write it as it is in the table"
-        if isinstance(entity, str) and len(self._named.get((depth, entity), ())) > 1:
-            path = list(next(iter(self._named[depth, entity])))
+        if isinstance(entity, str) and len(self._by_name.get((depth, entity), ())) > 1:
+            path = list(next(iter(self._by_name[depth, entity])))
             return f"several are called {level} {entity[:60]!r}; write its path, such as {path}"
         return ""
 

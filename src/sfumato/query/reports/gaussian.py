@@ -44,8 +44,8 @@ class GaussianCells:
             variances = (cells / (2 * rho * share) for share in shares)
             return cls(epsilon, delta, dict(zip(levels, map(_deviation, variances), strict=True)))
 
-        found = divide(largest_rho(lambda rho: divide(rho).loss(cells), epsilon, delta))
-        return found if found.loss(cells).delta(epsilon) <= delta else divide(Fraction(zcdp_rho(epsilon, delta)))
+        noise = divide(largest_rho(lambda rho: divide(rho).loss(cells), epsilon, delta))
+        return noise if noise.loss(cells).delta(epsilon) <= delta else divide(Fraction(zcdp_rho(epsilon, delta)))
 
     def variance(self, level: str) -> Fraction:
         return self.deviations[level] ** 2
@@ -60,8 +60,8 @@ class GaussianCells:
         """The epsilon of a loss at this delta: the one that was promised where it holds, else rounded up."""
         if loss.delta(self.epsilon) <= self.delta:
             return self.epsilon
-        found = min(loss.epsilon(self.delta), zcdp_epsilon(loss.rho, self.delta))
-        return Fraction(math.ceil(Fraction(found) * 10**DIGITS), 10**DIGITS)
+        epsilon = min(loss.epsilon(self.delta), zcdp_epsilon(loss.rho, self.delta))
+        return Fraction(math.ceil(Fraction(epsilon) * 10**DIGITS), 10**DIGITS)
 
 
 def _deviation(variance: Fraction) -> Fraction:

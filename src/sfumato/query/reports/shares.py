@@ -1,4 +1,4 @@
-"""How one epsilon, or one rho, is divided among the levels of time, so that the usual ranges have the least error.
+"""How one epsilon, or one rho, is divided among the levels of time: the usual ranges have the least error.
 
 The usual ranges are the last 7, 28 and 90 days, the last month, the year to date, and one range of each level. They are
 asked for on the day they end, as the option `calendar` answers them: ranges that are over by then are weighed against

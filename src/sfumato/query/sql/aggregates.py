@@ -41,11 +41,11 @@ def _count(node: exp.Count, scope: Scope) -> Measure:
 
 def _only(table: TablePolicy, kind: str, words: str, fits: Callable[[Measure], bool]) -> Measure:
     """The one measure of its kind that fits."""
-    found = [measure for measure in table.measures.values() if measure.counts == kind and fits(measure)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = " or ".join(measure.name for measure in found)
+    candidates = [measure for measure in table.measures.values() if measure.counts == kind and fits(measure)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = " or ".join(measure.name for measure in candidates)
         raise NotSupported(f"{words} could mean {names}: ask for one by its name")
     raise NotSupported(f"{words} is not allowed for {table.name}; there is {_measures(table)}")
 

@@ -16,6 +16,8 @@ from sfumato.query.sql.refusals import LITERALS, check_clauses, example, identif
 from sfumato.query.sql.scope import Scope, read_scope, resolve
 from sfumato.query.sql.where import read_where
 
+MAX_LIMIT = 10**9  # no list and no domain has as many rows
+
 _CLAUSES = {"expressions", "from_", "where", "group", "order", "limit"}
 
 
@@ -29,7 +31,11 @@ def read_sql(text: str, policy: Policy) -> Request:
     where = read_where(select.args["where"].this, scope) if select.args.get("where") else EVERYTHING
     _check_group(select, keys, scope)
     _check_order(select, keys, measure, scope)
-    limit, table = _limit(select, scope.table), scope.table.name
+    limit, table, most = read_limit(select), scope.table.name, scope.table.max_k
+    if limit == 0:
+        raise NotSupported("LIMIT must be at least 1")
+    if limit is not None and limit > most:
+        raise NotSupported(f"LIMIT {limit} is too large; {table} gives lists of 1 to {most} rows")
     if not keys and limit is not None:
         raise NotSupported("a total is one row: leave LIMIT out, or GROUP BY a column")
     if not keys:
@@ -112,8 +118,8 @@ def _check_order(select: exp.Select, keys: list[Column], measure: Measure, scope
             raise NotSupported("after the count only the grouped columns may follow in ORDER BY, ascending")
 
 
-def limit_digits(select: exp.Select) -> str | None:
-    """The digits of LIMIT without leading zeros, however many they are; None where there is no LIMIT."""
+def read_limit(select: exp.Select) -> int | None:
+    """The number of LIMIT, at most `MAX_LIMIT`; None where there is no LIMIT."""
     limit = select.args.get("limit")
     if limit is None:
         return None
@@ -121,16 +127,5 @@ def limit_digits(select: exp.Select) -> str | None:
     extras = [clause for clause, value in limit.args.items() if value and clause != "expression"]
     if extras or not isinstance(count, exp.Literal) or count.is_string or not re.fullmatch("[0-9]+", count.this):
         raise NotSupported("LIMIT takes a whole number, such as LIMIT 10")
-    digits: str = count.this.lstrip("0")
-    return digits
-
-
-def _limit(select: exp.Select, table: TablePolicy) -> int | None:
-    digits = limit_digits(select)
-    if digits is None:
-        return None
-    if not digits:
-        raise NotSupported("LIMIT must be at least 1")
-    if len(digits) > 9 or int(digits) > table.max_k:
-        raise NotSupported(f"LIMIT {digits[:20]} is too large; {table.name} gives lists of 1 to {table.max_k} rows")
-    return int(digits)
+    digits = count.this.lstrip("0")
+    return int(digits or 0) if len(digits) <= 9 else MAX_LIMIT

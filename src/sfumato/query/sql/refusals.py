@@ -91,8 +91,8 @@ def check_clauses(select: exp.Select, known: Container[str]) -> None:
 def example(table: TablePolicy, by: Sequence[str] = (), where: str = "") -> str:
     """A question that can be asked of the table: its largest groups by these columns, or by its first."""
     of_units = [measure for measure in table.measures.values() if measure.counts == "units"]
-    units, named = f"COUNT(DISTINCT {identifier(table.privacy_unit)})", next(map(identifier, table.measures), "")
-    counted, by = units if len(of_units) == 1 else named, by or [*table.columns][:1]
+    units, count = f"COUNT(DISTINCT {identifier(table.privacy_unit)})", next(map(identifier, table.measures), "")
+    counted, by = units if len(of_units) == 1 else count, by or [*table.columns][:1]
     if not by or not counted:
         return FORM
     keys, last = ", ".join(map(identifier, by)), f"ORDER BY {len(by) + 1} DESC LIMIT {min(10, table.max_k)}"
@@ -108,5 +108,5 @@ def identifier(name: str) -> str:
 
 def first_names(names: Collection[str], most: int = 8) -> str:
     """The first of names that may be many."""
-    listed = ", ".join([*names][:most])
-    return f"{listed} and {len(names) - most} more" if len(names) > most else listed
+    text = ", ".join([*names][:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text
