@@ -259,9 +259,9 @@ class TestOpening:
         assert done.stdout.startswith("the folder cannot be opened: another process has it open")
 
     def test_no_such_table(self, writer):
-        database = writer.fill([], PAIRS, "event")
-        problem = self.refusal(f"chdb:{writer.folder}", {TABLE: f"{database}.events"})
-        assert problem.endswith(f"nor a view of this database; did you mean {database}.event?")
+        database = writer.fill([], PAIRS, "purchases of people")
+        problem = self.refusal(f"chdb:{writer.folder}", {TABLE: f"{database}.purchase of people"})
+        assert problem.endswith(f"nor a view of this database; did you mean {database}.purchases of people?")
 
     def test_a_role_that_can_write(self, writer):
         """The one of chdb may do everything; with `only_ours` off, it is asked as those of servers are."""
@@ -359,6 +359,17 @@ def test_people_may_be_named_by_uuid(writer):
     with writer.engine(database, "people") as found:
         released = run(request_of(aggregates=[sf.Units()], epsilon=5, delta=1e-6), Source(found, "people"))
     assert sorted(row["key"] for row in released.rows) == ["k0", "k1", "k2"]
+
+
+def test_a_release_whose_rows_end_too_early_fails(writer):
+    database = writer.fill([], PAIRS)
+    rows = "SELECT number % 500 + throwIf(number = 2500000) AS person, 'a' AS key FROM numbers(3000000)"
+    writer.execute(f"CREATE VIEW {database}.broken AS {rows}")
+    with writer.engine(database, "broken") as found:
+        assert found.is_view("broken")
+        with pytest.raises(EngineFailed) as failure:
+            run(request_of(aggregates=[sf.Units()], epsilon=5, delta=1e-6), Source(found, "broken"))
+        assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
 
 
 class TestReplies:

@@ -45,12 +45,13 @@ def as_reader(url: str) -> str:
 
 @contextmanager
 def new_database(home, options: str = "") -> Iterator[str]:
-    """A database with a role that may only read what it is given."""
+    """A database whose sessions begin in another zone, with a role that may only read what it is given."""
     name = f"test_{uuid4().hex}"
     with psycopg.connect(postgres.url(home, "postgres"), autocommit=True) as server:
         with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
             server.execute(f"CREATE ROLE {READER} LOGIN")
         server.execute(f"CREATE DATABASE {name} {options}")
+        server.execute(f"ALTER DATABASE {name} SET TimeZone = 'America/New_York'")
         try:
             yield postgres.url(home, name)
         finally:
