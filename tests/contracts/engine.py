@@ -108,6 +108,8 @@ class EngineContract:
 
     keys: ClassVar[Sequence[str]] = KEYS
     typed_when_empty: ClassVar[bool] = True
+    casts_fail: ClassVar[bool] = True
+    """Whether a cast of text that is no number fails. Elsewhere it is NULL."""
 
     def make(self, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str], table: str = TABLE) -> Engine:
         """An engine over one table with these rows; `columns` maps names to types, as `schema` spells them."""
@@ -262,7 +264,7 @@ class EngineContract:
     def test_every_failure_has_the_same_words_and_nothing_behind_them(self, events):
         failing = [
             exp.select(column("no such column")).from_(source()),
-            exp.select(exp.cast(column("Mixed Case"), "INT")).from_(source()),
+            *([exp.select(exp.cast(column("Mixed Case"), "INT")).from_(source())] if self.casts_fail else []),
             exp.select(exp.Sum(this=exp.cast(column("key"), "DATE"))).from_(source()),
             exp.select(exp.Anonymous(this="no_such_function", expressions=[column("key")])).from_(source()),
             counting(column("key").eq(exp.Literal.string("\ud800"))),

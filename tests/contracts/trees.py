@@ -41,7 +41,7 @@ HURTFUL: Mapping[str, str] = {
 
 WORDS = (
     *("a", "A", "b", "B", "ä", "e\u0301", "é", "ß", "ss", "日本", "\ue000", "\uffff", "😀", "it's", '"', "a\\", "\\"),
-    *("two\nlines", "%", "_", "'; DROP TABLE events; --", "NULL", "", " a", "a "),
+    *("two\nlines", "%", "_", "'; DROP TABLE events; --", "NULL", "", " a", "a ", "a\0b"),
 )
 REGIONS = ("emea", "apac", "amer")
 DAYS = (
@@ -51,6 +51,7 @@ DAYS = (
     date(2024, 2, 29),
     date(2026, 3, 29),
     date(9998, 12, 31),
+    date(9999, 12, 31),
 )
 NUMBERS = (0.0, -0.0, 1.5, -2.25, 0.1, 1e15)
 WIDE = (0, 1, -1, 2**62, -(2**62), 2**53 + 1, 7)

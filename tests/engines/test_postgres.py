@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
-from typing import ClassVar
 from uuid import uuid4
 
 import psycopg
@@ -21,16 +20,18 @@ from sfumato.config.engines import ENGINES
 from sfumato.config.settings import EngineSettings
 from sfumato.engines import open_engine
 from sfumato.engines.base import COULD_NOT_ANSWER
-from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.engines.postgres import PostgresEngine
 from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.release.source import Source
 from sfumato.types import TYPES
+from tests.contracts.asking import COLUMNS, AskContract, command
 from tests.contracts.contributions import ContributionsContract
+from tests.contracts.copies import CopiesContract
+from tests.contracts.decimals import DecimalsContract
 from tests.contracts.engine import TABLE, EngineContract, column, counting, ranking, source
 from tests.helpers import postgres
 from tests.helpers.aggregating import request_of, run
-from tests.helpers.duckdb_tables import write
+from tests.helpers.worlds import spent
 
 pytestmark = pytest.mark.slow  # a real server
 
@@ -44,12 +45,13 @@ def as_reader(url: str) -> str:
 
 @contextmanager
 def new_database(home, options: str = "") -> Iterator[str]:
-    """A database with a role that may only read what it is given."""
+    """A database whose sessions begin in another zone, with a role that may only read what it is given."""
     name = f"test_{uuid4().hex}"
     with psycopg.connect(postgres.url(home, "postgres"), autocommit=True) as server:
         with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
             server.execute(f"CREATE ROLE {READER} LOGIN")
         server.execute(f"CREATE DATABASE {name} {options}")
+        server.execute(f"ALTER DATABASE {name} SET TimeZone = 'America/New_York'")
         try:
             yield postgres.url(home, name)
         finally:
@@ -94,9 +96,19 @@ class Databases:
         fill(self.url, table, rows, columns, schema)
         return PostgresEngine(as_reader(self.url), {table: f"{schema}.{table}"})
 
+    def can_hold(self, text):
+        return "\0" not in text
+
 
 class TestBytes(Databases, EngineContract):
     pass
+
+
+class TestDecimals(Databases, DecimalsContract):
+    def retype(self, engine):
+        table = engine._tables[TABLE]
+        execute(self.url, f"ALTER TABLE {table.sql('postgres')} ALTER COLUMN x TYPE numeric(20, 2)")
+        return PostgresEngine(as_reader(self.url), {TABLE: f"{table.db}.{TABLE}"})
 
 
 class TestIcu(Databases, EngineContract):
@@ -107,6 +119,37 @@ class TestIcu(Databases, EngineContract):
 
 class TestContributions(Databases, ContributionsContract):
     """What releases read: rows that are copied into DuckDB."""
+
+
+class TestAsking(Databases, AskContract):
+    def settle(self, rows):
+        schema = f"s{next(self.numbers)}"
+        fill(self.url, "engagements", rows, COLUMNS, schema)
+        return f'type = "postgres"\nurl = "{as_reader(self.url)}"', f"{schema}.engagements"
+
+    def unsettle(self, source):
+        execute(self.url, f"DROP TABLE {source}")
+
+    def test_a_role_or_an_address_that_does_not_fit_is_one_sentence_and_free(self, place, monkeypatch):
+        world, source = place
+        good = world.path.read_text()
+        execute(self.url, f"GRANT INSERT ON {source} TO {READER}")
+        code, said = command(world, "policy", "check")
+        assert code == 4
+        assert f"this role may change '{source}'" in " ".join(said.split())
+        world.path.write_text(good.replace(as_reader(self.url), "postgresql://reader@127.0.0.1:1/none"))
+        code, said = command(world, "policy", "check")
+        assert code == 4
+        assert "the server does not answer" in " ".join(said.split())
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        code, said = command(world, "policy", "check")
+        assert code == 2
+        assert "pip install 'sfumato[postgres]'" in " ".join(said.split())
+        monkeypatch.undo()
+        world.path.write_text(good)
+        execute(self.url, f"REVOKE INSERT ON {source} FROM {READER}")
+        with world.open() as session:
+            assert spent(session, "anna") == sf.Charge(0, 0)
 
 
 @pytest.fixture
@@ -295,6 +338,16 @@ class TestSessions:
         execute(database, CUT_OFF)
         assert found.run(counting()) == [(10,)]
 
+    def test_a_connection_that_ends_during_a_query_fails_in_the_same_words(self, found, database):
+        def work(connection):
+            execute(database, CUT_OFF)
+            return connection.execute("SELECT pg_catalog.pg_sleep(60)").fetchall()
+
+        with pytest.raises(EngineFailed) as failure:
+            found._use(work)
+        assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
+        assert found.run(counting()) == [(10,)]
+
     def test_a_server_that_is_gone_fails_in_the_same_words(self, found, database):
         name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
         with psycopg.connect(database.replace(name, "postgres"), autocommit=True) as owner:
@@ -315,48 +368,12 @@ def test_a_million_rows_in_many_groups(database):
         assert [key for key, _ in rows] == sorted(key for key, _ in rows)
 
 
+class TestCopies(Databases, CopiesContract):
+    def lose(self, engine):
+        execute(self.url, f"REVOKE SELECT ON {engine._tables[TABLE].sql('postgres')} FROM {READER}")
+
+
 class TestReleases:
-    """The table is the one that a Parquet file of the same rows gives."""
-
-    columns: ClassVar = {"person": "integer", "key": "text", "x": "number", "at": "timestamp"}
-    rows: ClassVar = [
-        (i % 500 or None, f"k{i % 13}", None if i % 17 == 0 else i % 90 / 4, datetime(2026, 3, 1 + i % 28, i % 24))
-        for i in range(8000)
-    ]
-    asked: ClassVar = {
-        "aggregates": [sf.Units(), sf.Count(cap=5), sf.Sum("x", 0, 30), sf.Mean("x", 0, 30), sf.Quantile("x", 0, 30)],
-        "epsilon": 5,
-        "delta": 1e-6,
-        "max_keys": 4,
-        "filter": "at >= '2026-03-03'",
-    }
-
-    @pytest.fixture
-    def tables(self, database, tmp_path):
-        fill(database, TABLE, self.rows, self.columns)
-        with (
-            engine(database) as found,
-            DuckDBEngine({TABLE: str(write(tmp_path / "t.parquet", self.rows, self.columns))}) as file,
-        ):
-            yield Source(found, TABLE), Source(file, TABLE)
-
-    def test_it_has_the_same_bytes(self, tables):
-        request = request_of(**self.asked)
-        ours, theirs = (run(request, table) for table in tables)
-        assert ours.rows == theirs.rows
-        assert ours.statement == theirs.statement
-        assert len(ours.rows) > 5
-
-    def test_nothing_is_left_behind_by_a_release_that_fails(self, tables, database, tmp_path, monkeypatch):
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spill"))
-        (tmp_path / "spill").mkdir()
-        execute(database, "ALTER TABLE events ALTER COLUMN x TYPE numeric")
-        execute(database, f"REVOKE SELECT ON events FROM {READER}")
-        with pytest.raises(EngineFailed) as failure:
-            run(request_of(**self.asked), tables[0])
-        assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
-        assert list((tmp_path / "spill").iterdir()) == []
-
     def test_numeric_keys_are_refused_with_a_way_out(self, database):
         execute(database, "CREATE TABLE events (person int, key numeric, x int)", f"GRANT SELECT ON events TO {READER}")
         with engine(database) as found, pytest.raises(InvalidArgument, match=r"^key: key is numeric.* in a view$"):

@@ -24,7 +24,9 @@ _SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """A row of `ENGINES`. `home` is "module:Class". `url` is the form of its address, by an example; "" for none."""
+    """A row of `ENGINES`. `home` is "module:Class". `url` is the form of its address, by an example, or by two with
+    " or " between them; "" for none.
+    """
 
     home: str
     options: Mapping[str, Reader] = field(default_factory=dict)
@@ -62,6 +64,11 @@ ENGINES: dict[str, EngineKind] = {
         {"password_file": file, "timeout_s": seconds, "memory_limit": size},
         url="postgresql://reader@db/sales",
     ),
+    "clickhouse": EngineKind(
+        "sfumato.engines.clickhouse:ClickHouseEngine",
+        {"password_file": file, "timeout_s": seconds, "memory_limit": size},
+        url="https://reader@db:8443/sales or chdb:/data/click",
+    ),
 }
 
 
@@ -83,8 +90,9 @@ def read_engine(section: Section, folder: Path) -> EngineSettings:
 
 
 def read_url(section: Section, example: str) -> str:
-    """The address of an engine. It begins as the example does: with the same scheme."""
+    """The address of an engine. It begins as an example does: with the same scheme."""
     url: str = section.text("url")
-    if not url.startswith(example.partition(":")[0] + ":"):
-        raise ConfigError(section.at("url"), f'must be such as "{example}"')
+    examples = example.split(" or ")
+    if not url.startswith(tuple(each.partition(":")[0] + ":" for each in examples)):
+        raise ConfigError(section.at("url"), "must be such as " + " or ".join(f'"{each}"' for each in examples))
     return url

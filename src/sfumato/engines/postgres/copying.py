@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sfumato.engines.base import COULD_NOT_ANSWER
 from sfumato.engines.contributions import ContributionQuery
+from sfumato.engines.copying import copied_columns
 from sfumato.engines.postgres.dialect import PostgresSql
 from sfumato.engines.postgres.types import plain
 from sfumato.errors import EngineFailed, InvalidArgument
@@ -16,17 +17,14 @@ from sfumato.errors import EngineFailed, InvalidArgument
 NO_DRIVER = "a release from PostgreSQL needs: pip install 'sfumato[postgres]'"
 
 
-def copied_rows(query: ContributionQuery, kinds: Mapping[str, str], table: exp.Table, *, empty: bool) -> exp.Select:
-    """The columns of a table that a release needs, in types that Arrow has; with `empty`, without a row."""
-    filtered = [] if query.where is None else [column.name for column in query.where.find_all(exp.Column)]
-    names = dict.fromkeys((query.unit, *query.key, *query.values, *filtered))
+def arrow_cells(query: ContributionQuery, kinds: Mapping[str, str]) -> list[exp.Expr]:
+    """The columns that a release needs, in types that Arrow has."""
     for argument, identifying in (("unit", (query.unit,)), ("key", query.key)):
         for name in identifying:
             if kinds[name] == "numeric":
                 problem = f"{name} is numeric, which cannot be copied exactly; cast it to bigint or text in a view"
                 raise InvalidArgument(argument, problem)
-    rows = exp.select(*(_in_arrow(name, kinds[name]) for name in names)).from_(table.copy())
-    return rows.where(exp.EQ(this=exp.Literal.number(1), expression=exp.Literal.number(0))) if empty else rows
+    return [_in_arrow(name, kinds[name]) for name in copied_columns(query)]
 
 
 def _in_arrow(name: str, kind: str) -> exp.Expr:

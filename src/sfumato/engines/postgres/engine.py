@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from sfumato.config import EngineSettings
 from sfumato.config.settings import TIMEOUT_S
-from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, ColumnType, Engine
+from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, ColumnType
 from sfumato.engines.contributions import ContributionQuery
-from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.engines.duckdb.contributions import DuckDBContributions
-from sfumato.engines.postgres.copying import arrow_stream, copied_rows
+from sfumato.engines.copying import CopyingEngine, copied_rows
+from sfumato.engines.passwords import read_password
+from sfumato.engines.postgres.copying import arrow_cells, arrow_stream
 from sfumato.engines.postgres.dialect import PostgresSql
 from sfumato.engines.postgres.types import COLUMN_TYPES, LIST_TYPES, plain
 from sfumato.errors import EngineFailed, InvalidArgument, nearest
@@ -72,7 +72,7 @@ ORDER BY a.attnum
 """
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(CopyingEngine):
     """Tables and views of one database, by name: those of the schema `public`, or schema.name.
 
     The role must not be able to change these tables. `password` is used where `url` has none. Releases copy the columns
@@ -122,8 +122,8 @@ class PostgresEngine(Engine):
         types: Mapping[str, Mapping[str, str]],
     ) -> Self:
         options = dict(settings.options)
-        file = options.pop("password_file", None)
-        return cls(settings.url or "", sources, password=None if file is None else _read_password(file), **options)
+        password = read_password(options.pop("password_file", None))
+        return cls(settings.url or "", sources, password=password, **options)
 
     @classmethod
     def origin(cls, settings: EngineSettings, source: str, folder: Path) -> str:
@@ -181,29 +181,14 @@ class PostgresEngine(Engine):
         # In binary: by a protocol that takes one statement at a time.
         return self._use(lambda connection: connection.execute(text.encode(), binary=True).fetchall())
 
-    def check_contributions(self, query: ContributionQuery) -> None:
-        with self._frame(query, empty=True) as frame, DuckDBEngine({}, frames={query.table: frame}) as copy:
-            copy.check_contributions(query)
-
-    def contributions(
-        self, query: ContributionQuery, progress: Callable[[float], None] | None = None
-    ) -> DuckDBContributions:
-        with self._frame(query) as frame:
-            copy = DuckDBEngine({}, frames={query.table: frame}, memory_limit=self._memory_limit)
-            try:
-                return copy.contributions(query, progress, last=True)
-            except BaseException:
-                copy.close()
-                raise
-
     @contextmanager
-    def _frame(self, query: ContributionQuery, *, empty: bool = False) -> Iterator[object]:
-        """The rows that a release needs, as an Arrow stream from one snapshot."""
+    def _copied(self, query: ContributionQuery, *, empty: bool = False) -> Iterator[object]:
         settings = {**_SETTINGS, "client_encoding": "UTF8"}
         options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
         given = {} if self._password is None else {"password": self._password}
         conninfo = self._psycopg.conninfo.make_conninfo(self._url, options=options, **given)
-        rows = copied_rows(query, self._look_up(query.table), self._tables[query.table], empty=empty)
+        cells = arrow_cells(query, self._look_up(query.table))
+        rows = copied_rows(cells, self._tables[query.table], empty=empty)
         with arrow_stream(conninfo, rows) as frame:
             yield frame
 
@@ -288,10 +273,3 @@ def _address(url: str) -> str:
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = asked.get("host") or parts.hostname or ""
     return f"{host}:{asked.get('port') or parts.port or 5432}/{asked.get('dbname') or parts.path.lstrip('/')}"
-
-
-def _read_password(file: Path) -> str:
-    try:
-        return file.read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError):
-        raise EngineFailed(f"{str(file)!r} cannot be read", setting="password_file") from None
