@@ -169,7 +169,7 @@ def test_intervals_hold_what_they_are_for(shape: str, option: str) -> None:
     number = 0
     while len(shares.bounded["units"]) < ROWS:
         seen = exactly(request, source, bytes([number]) * 32)
-        assert len(seen.table) > KEYS / 4
+        assert len(seen.table) > KEYS / 8
         look(shares, seen, truth)
         number += 1
     for name in seen.table.statistics:

@@ -52,8 +52,8 @@ Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
 Noise: TypeAlias = Literal["gaussian", "laplace", "either"]
 
 ALGORITHM = "sfumato-aggregates/5"
-"""In digests and statements. 4 had Laplace noise with other ends; 3 had another order of keys; 2 had no weights, no exact accounting and no Laplace noise; 1
-had no census, and is not named there."""
+"""In digests and statements. 4 had Laplace noise with other ends; 3 had another order of keys; 2 had no weights, no
+exact accounting and no Laplace noise; 1 had no census, and is not named there."""
 
 MAX_DROPPED = Fraction(1, 20)
 """With `max_keys="auto"`, about so many (person, key) pairs are dropped at most."""
