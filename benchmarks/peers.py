@@ -202,8 +202,8 @@ def report() -> str:
 def _introduction() -> str:
     return (
         f"Distinct people per key at epsilon {EPSILON:g}, delta {DELTA:g}, each person in at most L keys: keys "
-        "released · those within 10 % of the number of people who have the key, not bounded: at a small L there are few, "
-        f"whatever the noise. Means of {TRIALS} releases. OpenDP {version('opendp')} and PipelineDP "
+        "released · those within 10 % of the number of people who have the key, not bounded: at a small L there are "
+        f"few, whatever the noise. Means of {TRIALS} releases. OpenDP {version('opendp')} and PipelineDP "
         f"{version('pipeline-dp')} get the same bounded counts, draw their own noise, and account for it.\n\n"
         "- **OpenDP, zCDP**: its Gaussian threshold, half of delta for the threshold. **approximate**: its Laplace "
         "threshold. Both thresholds are one above what its privacy map asks for: the map leaves out the chance that a "
