@@ -67,6 +67,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     reports.speed,
     reports.noise,
     ranges.report,
+    ranges.gaussian,
 )
 
 
