@@ -34,7 +34,7 @@ BOUNDS = (1, 8, 64)
 TRIALS = 5
 _NAMED = {source.name: source for source in (*SOURCES, *MORE_SOURCES)}
 TABLES = tuple(
-    _NAMED[name] for name in ("Globo clicks (articles)", "Blog words", "Groceries (products)", "Reddit bigrams")
+    _NAMED[name] for name in ("Globo clicks (articles)", "Blog mentions", "Groceries (products)", "Reddit bigrams")
 )
 ONE_KEY = Source(
     "Globo, first click of 72,098 readers",
