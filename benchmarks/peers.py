@@ -218,18 +218,20 @@ def _introduction() -> str:
 
 
 def _summary(lines: Sequence[Line]) -> str:
-    """Where another contestant is ahead of the best of ours by more than three deviations."""
-    behind = []
+    return "Ahead of ours by more than three standard errors of the difference:\n\n" + "".join(
+        f"- of {name}: {'; '.join(_ahead(lines, name)) or 'none'}\n" for name in OURS
+    )
+
+
+def _ahead(lines: Sequence[Line], name: str) -> Iterator[str]:
     for about, scores in lines:
         for what in ("keys", "accurate"):
-            best = max((getattr(scores[name], what) for name in OURS), key=lambda numbers: float(np.mean(numbers)))
-            for name in PEERS:
-                theirs = getattr(scores[name], what)
-                lead = float(np.mean(theirs) - np.mean(best))
-                if lead > 3 * math.sqrt((np.var(theirs) + np.var(best) + 1) / TRIALS):
-                    behind.append(f"{name} at {about} by {lead:,.0f} ({what})")
-    found = "; ".join(behind) or "nowhere"
-    return f"Ahead of the better one of ours by more than three standard errors of the difference: {found}.\n"
+            mine = getattr(scores[name], what)
+            for other in PEERS:
+                theirs = getattr(scores[other], what)
+                lead = float(np.mean(theirs) - np.mean(mine))
+                if lead > 3 * math.sqrt((np.var(theirs) + np.var(mine) + 1) / TRIALS):
+                    yield f"{other}, {about}: {lead:,.0f} {what}, {lead / np.mean(theirs):.0%}".replace("%", " %")
 
 
 if __name__ == "__main__":
