@@ -24,6 +24,7 @@ from benchmarks import (
     globo,
     mechanisms,
     padding,
+    peers,
     postgres,
     quantiles,
     ranges,
@@ -57,6 +58,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     frames.report,
     postgres.report,
     retained.report,
+    peers.report,
     bounded.report,
     quantiles.report,
     counts.report,
@@ -65,6 +67,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     reports.speed,
     reports.noise,
     ranges.report,
+    ranges.gaussian,
 )
 
 

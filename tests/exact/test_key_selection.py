@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -168,34 +168,36 @@ def test_keeping_one_person_more_often_would_show() -> None:
 
 @dataclass(frozen=True)
 class EndedLaw:
-    """P[X = x] proportional to a^|x| on -reach, ..., reach: all of it, so nothing is lost."""
+    """Noise that makes noisy counts of at least `threshold` as likely as the recursion says; nothing of it is lost."""
 
-    unit: float
-    reach: int
+    threshold: int
+    chances: tuple[float, ...]
 
     @property
     def lost(self) -> float:
         return 0.0
 
-    def mass(self, x: np.ndarray) -> np.ndarray:
-        inside = np.abs(x) <= self.reach
-        weights = np.exp(-self.unit * np.abs(x))
-        return (
-            np.where(inside, weights, 0.0) / np.exp(-self.unit * np.abs(np.arange(-self.reach, self.reach + 1))).sum()
-        )
+    @property
+    def reach(self) -> int:
+        return max(self.threshold - 1, len(self.chances) - 1 - self.threshold)
 
     def at_most(self, x: np.ndarray) -> np.ndarray:
-        return np.array([self.mass(np.arange(-self.reach, int(place) + 1)).sum() for place in x])
+        return 1 - np.array(self.chances)[np.clip(self.threshold - 1 - x, 0, len(self.chances) - 1)]
+
+    def mass(self, x: np.ndarray) -> np.ndarray:
+        return self.at_most(x) - self.at_most(x - 1)
 
 
-def ended(rule: TruncatedLaplaceRule) -> EndedLaw:
-    return EndedLaw(float(rule.epsilon / rule.max_keys), rule.noise.reach)
+def ended(rule: TruncatedLaplaceRule, missed: float = 1) -> EndedLaw:
+    """The noise of a rule, or of one whose ends have so many times as much."""
+    e, d = float(rule.epsilon / rule.max_keys), missed * float(rule.per_key)
+    return EndedLaw(rule.threshold, tuple(recursion(e, d, 400)))
 
 
 def ended_keys(rule: TruncatedLaplaceRule, law: EndedLaw, threshold: int) -> list[Pair]:
     """Keys with their noisy counts: the noise can end on either side of the threshold."""
-    turn = law.reach
-    counts = {0, 1, 2, turn - 1, turn, turn + 1, 2 * turn - 1, 2 * turn, 2 * turn + 1, 3 * turn}
+    turn, low = law.threshold, 2 * law.threshold
+    counts = {0, 1, 2, turn - 1, turn, turn + 1, low - 1, low, low + 1, 3 * turn}
     grown = changed_keys(rule.max_keys, counts)
     return [product(key_pair(n, n + 1, threshold, law) for n in change) for change in grown]
 
@@ -214,14 +216,24 @@ class TestTruncatedLaplaceRule:
         rule = self.rule(max_keys, epsilon, delta)
         assert_approximate_zcdp(ended_keys(rule, ended(rule), rule.threshold), rule.rho, delta)
 
+    def test_uses_all_of_delta(self, max_keys: int, epsilon: float, delta: float) -> None:
+        rule = self.rule(max_keys, epsilon, delta)
+        assert worst_delta(ended_keys(rule, ended(rule), rule.threshold), epsilon) >= delta * (1 - 1e-6)
+
     def test_noise_that_ends_earlier_would_not_do(self, max_keys: int, epsilon: float, delta: float) -> None:
         rule = self.rule(max_keys, epsilon, delta)
-        earlier = replace(ended(rule), reach=rule.noise.reach - 1)
-        assert worst_delta(ended_keys(rule, earlier, rule.threshold - 1), epsilon) > delta
+        assert worst_delta(ended_keys(rule, ended(rule, 1.1), rule.threshold), epsilon) > 1.05 * delta
 
     def test_a_lower_threshold_would_not_do(self, max_keys: int, epsilon: float, delta: float) -> None:
+        """Between 0 people and 1 alone: one that is lower shows a key of nobody."""
         rule = self.rule(max_keys, epsilon, delta)
         assert worst_delta(ended_keys(rule, ended(rule), rule.threshold - 1), epsilon) > delta
+
+    def test_its_draws_have_this_law(self, max_keys: int, epsilon: float, delta: float) -> None:
+        rule = self.rule(max_keys, epsilon, delta)
+        law = ended(rule)
+        for x in range(-law.reach, law.reach + 2):
+            assert rule.noise.tail(x) == pytest.approx(1 - float(law.at_most(np.array([x - 1]))[0]), rel=1e-9)
 
     def test_its_threshold_is_never_above_that_of_endless_noise(
         self, max_keys: int, epsilon: float, delta: float

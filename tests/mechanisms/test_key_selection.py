@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Context
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from sfumato.mechanisms import (
     select_laplace,
 )
 from sfumato.mechanisms.noise import CERTAIN
+from sfumato.mechanisms.stream import Uniform
 from tests.helpers.chosen import ChosenStream
 from tests.helpers.false_alarms import unlikely
 
@@ -56,22 +58,22 @@ def test_the_closed_form_is_the_recursion(epsilon, delta, max_keys):
 def test_no_step_of_the_float_probabilities_breaks_the_guarantee(epsilon, delta):
     """d / epsilon may be huge: what a cancellation loses there must not decide a key."""
     rule = GeometricRule(epsilon=Fraction(epsilon), delta=Fraction(delta), max_keys=1)
-    counts = np.unique(np.concatenate([np.arange(3000), rule._turn + np.arange(-2, 3000)]))
+    counts = np.unique(np.concatenate([np.arange(3000), rule.law._turn + np.arange(-2, 3000)]))
     counts = counts[counts >= 0]
     pi = rule.probabilities(counts)
     for i in range(len(counts) - 1):
         if counts[i + 1] == counts[i] + 1:
             assert pi[i + 1] <= math.exp(epsilon) * pi[i] + delta + CERTAIN
             assert 1 - pi[i] <= math.exp(epsilon) * (1 - pi[i + 1]) + delta + CERTAIN
-    for count in (1, 3, rule._turn, rule._turn + 1, rule._turn + 40):
-        low, _ = rule._bounds(count, Context(prec=60))
+    for count in (1, 3, rule.law._turn, rule.law._turn + 1, rule.law._turn + 40):
+        low, _ = rule.law.bounds(count, Context(prec=60))
         assert abs(min(float(low), 1.0) - float(rule.probabilities(np.array([count]))[0])) < CERTAIN / 4
 
 
 @given(st.integers(1, 300))
 def test_decimal_and_float_probabilities_agree(count):
     rule = GeometricRule(epsilon=Fraction(1), delta=DELTA, max_keys=3)
-    low, high = rule._bounds(count, Context(prec=60))
+    low, high = rule.law.bounds(count, Context(prec=60))
     assert low < high
     assert float(low) == pytest.approx(min(1.0, float(rule.probabilities(np.array([count]))[0])), abs=1e-13) or low > 1
 
@@ -144,12 +146,13 @@ def test_noisy_counts_come_with_the_threshold_rules_only():
 
 def test_a_decision_next_to_equality_is_settled_by_further_words():
     rule = GeometricRule(epsilon=Fraction(1), delta=Fraction(1e-3), max_keys=2)
-    low, high = rule._bounds(3, Context(prec=80))
+    low, high = rule.law.bounds(3, Context(prec=80))
     edge = int((low + high) / 2 * 2**128)
     head, tail = edge >> 64, edge & (2**64 - 1)
     for word, keeps in ((tail - 2**30, True), (tail + 2**30, False)):
         stream = ChosenStream({0: {0: head}, 1: {0: word}})
-        assert rule._keeps(3, stream, 0) is keeps
+        assert Uniform(stream, 0).below(partial(rule.law.bounds, 3)) is keeps
+        assert (rule.law._settled(3, stream, 0) <= 3) is keeps
 
 
 def test_the_float_filter_only_says_where_to_look_closer(monkeypatch):

@@ -106,6 +106,27 @@ def test_a_pass_that_the_budget_cuts_is_the_last(counts, rho, relative_error, se
     assert last or not released.cut
 
 
+@given(
+    st.lists(st.integers(0, 400), max_size=30), st.integers(1, 300), st.lists(st.integers(1, 100), max_size=3), seeds
+)
+def test_a_walk_with_stops_is_a_walk_without(counts, ties, parts, seed):
+    """Also where a stop cuts a pass: it is taken up again, with the same race and the same noise."""
+    mechanism = PrivateCountRelease(rho=Fraction(1, 2), delta=Fraction(1, 10**6), limit=100)
+    rows = ranked({f"k{place:03}": count for place, count in enumerate([*counts, *[ties] * 40])})
+    stopped, straight = (pcr.Walk(mechanism, rows, keyed(seed)) for _ in range(2))
+    for part in sorted(parts):
+        stopped.go(mechanism.rho * part / 200, mechanism.rho * part / 100)
+        assert stopped.spent <= mechanism.rho * part / 100
+        assert len(stopped.keys) == len(stopped.level) == len(stopped.noisy) == len(stopped.pool().counts)
+    stopped.go()
+    straight.go()
+    assert (stopped.keys, stopped.spent, stopped.passes, stopped.cut) == (
+        *(straight.keys, straight.spent, straight.passes, straight.cut),
+    )
+    assert stopped.noisy.tolist() == straight.noisy.tolist()
+    assert stopped.level.tolist() == straight.level.tolist()
+
+
 def test_a_row_is_charged_for_the_noise_that_it_has():
     for relative_error in (0.01, 0.1, 1):
         for level in PrivateCountRelease(rho=1, delta=DELTA, relative_error=relative_error).levels:

@@ -19,9 +19,13 @@ from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 
+from sfumato.mechanisms import LaplaceRule, TruncatedLaplaceRule
+from sfumato.mechanisms.key_selection import KeySelection
 from sfumato.release import Count, Mean, Sum, Units
+from sfumato.release.selection import selection_columns
 from sfumato.release.statistics.base import SummedStatistic
 from tests.helpers.aggregating import Row, Seen, exactly, request_of, source_of
 from tests.helpers.false_alarms import FALSE_ALARM, divergence
@@ -169,7 +173,7 @@ def test_intervals_hold_what_they_are_for(shape: str, option: str) -> None:
     number = 0
     while len(shares.bounded["units"]) < ROWS:
         seen = exactly(request, source, bytes([number]) * 32)
-        assert len(seen.table) > KEYS / 4
+        assert len(seen.table) > KEYS / 8
         look(shares, seen, truth)
         number += 1
     for name in seen.table.statistics:
@@ -197,3 +201,21 @@ def assert_says_why(seen: Seen, truth: dict[str, dict[str, float]]) -> None:
             assert "too low by about" in str(estimand)
             assert estimand.dropped.share == pytest.approx(lost, abs=0.15)
     assert seen.table.estimand("x_sum").clamped
+
+
+@pytest.mark.parametrize("kind", [LaplaceRule, TruncatedLaplaceRule])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "max_keys"),
+    [(1, 1e-6, 1), (1, 1e-6, 2), (2, 1e-3, 1), (3, 1e-2, 1), (1, 1e-2, 3), (5, 0.1, 1)],
+)
+def test_intervals_of_kept_keys_hold_for_every_number_of_people(
+    kind: type[LaplaceRule], epsilon: float, delta: float, max_keys: int
+) -> None:
+    """Exactly, given that the key is kept: small keys are kept only with a high draw, large ones with any."""
+    rule = kind(epsilon=Fraction(epsilon), delta=Fraction(delta), max_keys=max_keys)
+    for people in range(1, 4 * rule.threshold + 20):
+        noisy = np.arange(rule.threshold, people + 12 * math.ceil(rule.noise.deviation + 2) + rule.threshold)
+        tails = [rule.noise.tail(y - people) for y in [*noisy.tolist(), noisy[-1] + 1]]
+        columns = selection_columns(rule, KeySelection(np.arange(len(noisy)), noisy, rule.rho, rule.delta))
+        held = (columns["units_low"] <= people) & (people <= columns["units_high"])
+        assert (-np.diff(tails) * held).sum() >= 0.95 * tails[0]

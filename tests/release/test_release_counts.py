@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms import Rng
 from sfumato.mechanisms.noise import DiscreteGaussian
 from sfumato.mechanisms.pcr import PrivateCountRelease, Walk
 from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
@@ -298,8 +299,18 @@ def _no_columns() -> dict[str, Any]:
     return {f"units{ending}": np.zeros(0, kind) for ending, kind in kinds.items()}
 
 
-def test_a_walk_that_took_most_of_the_budget_goes_on() -> None:
-    """All keys stand out in the pass in which a twentieth is spent: nothing is left for another release."""
+def test_ties_are_no_reason_to_go_on() -> None:
+    """In one walk of seven, a pass finds nearly all of them at once. It used to spend more than half of the budget."""
+    request = request_of(method="auto", rho=1)
+    for number in range(40):
+        walk = Walk(request.mechanism, [(code, 200) for code in range(300)], Rng.keyed(b"ties", bytes([number])))
+        once = request._better(walk, 1)
+        assert once is not None
+        assert once.rho > Fraction(3, 4)
+
+
+def test_a_walk_goes_on_where_one_release_would_find_nothing() -> None:
+    """All keys stand out in one pass, and people have so many of them that the noise of one release is too much."""
     rows = [(person, f"k{number}", 1.0) for person in range(60) for number in range(200)]
     table = counted("auto", rows, rho=0.4, limit=200, relative_error=1)
     assert table.statement["parameters"]["counted_by"] == "pcr"

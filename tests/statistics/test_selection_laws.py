@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -33,30 +34,36 @@ def test_weighted_selection() -> None:
     assert unlikely(outcomes, law(rule.threshold - SCALE // 20))
 
 
+def cumulated(e: float, d: float) -> np.ndarray:
+    """How likely n people are enough, by n, from the definition of the law."""
+    chances = [0.0]
+    while chances[-1] < 1:
+        chances.append(min(math.exp(e) * chances[-1] + d, 1 - math.exp(-e) * (1 - chances[-1] - d), 1.0))
+    return np.array(chances)
+
+
 def test_truncated_laplace_counts() -> None:
-    """The noise of keys that are surely kept has the stated law, and one with an end that is one lower is rejected."""
+    """The noise of keys that are surely kept has the stated law; one with other ends or another slope is rejected."""
     rule = TruncatedLaplaceRule(epsilon=Fraction(1), delta=Fraction(1, 10), max_keys=2)
     draws = rule.select(np.full(10 * KEYS, 1000), Rng.system()).counts - 1000
-    assert np.abs(draws).max() == rule.reach
+    missed = float(rule.per_key)
 
-    def cdf(unit: float, reach: int):
-        masses = np.exp(-unit * np.abs(np.arange(-reach, reach + 1)))
-        sums = np.concatenate([[0.0], np.cumsum(masses) / masses.sum()])
-        return lambda points: sums[np.clip(points + reach + 1, 0, 2 * reach + 1)]
+    def cdf(unit: float, missed: float):
+        chances = cumulated(unit, missed)
+        return lambda points: 1 - chances[np.clip(rule.threshold - 1 - points, 0, len(chances) - 1)]
 
-    assert cdf_distance(draws, cdf(0.5, rule.reach)) <= cdf_slack(len(draws))
-    for unit, reach in ((0.5, rule.reach - 1), (0.525, rule.reach), (0.476, rule.reach)):
-        assert cdf_distance(draws, cdf(unit, reach)) > cdf_slack(len(draws))
+    assert cdf_distance(draws, cdf(0.5, missed)) <= cdf_slack(len(draws))
+    for unit, end in ((0.5, 1.1 * missed), (0.525, missed), (0.476, missed)):
+        assert cdf_distance(draws, cdf(unit, end)) > cdf_slack(len(draws))
 
 
 def test_truncated_laplace_selection() -> None:
     rule = TruncatedLaplaceRule(epsilon=Fraction(1), delta=Fraction(1, 100), max_keys=2)
-    ladder = [1, 2, 4, 6, 8, 10, 14]
+    ladder = [1, 2, 4, 5, 6, 7, 8]
     kept = rule.select(np.repeat(ladder, KEYS), Rng.system()).kept
     outcomes = [None] * (len(ladder) * KEYS - len(kept)) + [ladder[at] for at in (kept // KEYS).tolist()]
-    masses = np.exp(-0.5 * np.abs(np.arange(-rule.reach, rule.reach + 1)))
-    masses /= masses.sum()
-    law = {n: float(masses[2 * rule.reach + 1 - n :].sum()) / len(ladder) for n in ladder}
+    chances = cumulated(0.5, float(rule.per_key))
+    law = {n: float(chances[n]) / len(ladder) for n in ladder}
     law |= {None: 1 - sum(law.values())}
     assert not unlikely(outcomes, law)
     assert unlikely(outcomes, dict(zip(law, [*(1.05 * p for p in list(law.values())[:-1]), 0.0], strict=True)))

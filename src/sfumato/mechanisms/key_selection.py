@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -31,10 +30,9 @@ from sfumato.mechanisms.noise import (
     Integers,
     Noise,
     blamed_on,
-    smallest,
 )
 from sfumato.mechanisms.random import Rng, check_source
-from sfumato.mechanisms.stream import Stream, Uniform, decimal, digits
+from sfumato.mechanisms.stream import Uniform
 from sfumato.mechanisms.truncated_laplace import TruncatedLaplace
 
 
@@ -146,29 +144,23 @@ class LaplaceRule(ThresholdRule):
 
 @dataclass(frozen=True, kw_only=True)
 class TruncatedLaplaceRule(LaplaceRule):
-    """Laplace noise of scale max_keys / epsilon that ends at `reach`; a key is kept iff its noisy count is above that.
+    """Laplace noise that ends where a key of one person would be kept with more than its part of delta.
 
     Guarantee: (epsilon, delta)-DP with the kept keys' noisy counts; epsilon^2 / (2 max_keys) zCDP but for delta.
-    Error:     that of `LaplaceRule`; its threshold is lower by about scale * ln(scale), where the scale is above 1.
-    Source:    Desfontaines, Voss, Gipson, Mandayam (2022). Proof: proofs/key_selection.md.
+    Error:     that of `LaplaceRule`. Keys are kept as often as by `GeometricRule`, which is as often as can be.
+    Source:    after Desfontaines, Voss, Gipson, Mandayam (2022). Proof: proofs/key_selection.md.
     """
 
     name = "truncated_laplace"
-    stream_name = "TruncatedLaplaceRule"
+    stream_name = "TruncatedLaplaceRule/2"
 
     @cached_property
-    def reach(self) -> int:
-        """The smallest k with P[X = k] <= per_key, where the noise X ends at k."""
-        scale, most = self.max_keys / self.epsilon, float(self.per_key)
-        return smallest(lambda k: k > 0 and TruncatedLaplace(scale, k).tail(k) <= most)
+    def noise(self) -> TruncatedLaplace:
+        return TruncatedLaplace(self.max_keys / self.epsilon, self.per_key)
 
     @property
-    def noise(self) -> Noise:
-        return TruncatedLaplace(self.max_keys / self.epsilon, self.reach)
-
-    @cached_property
     def threshold(self) -> int:
-        return self.reach + 1
+        return self.noise.threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,8 +199,7 @@ class GeometricRule(KeyRule):
     """Keep a key of n people with the largest probability pi(n) that privacy allows (truncated geometric).
 
     Guarantee: (epsilon, delta)-DP; only the decision is released.
-    Source:    Desfontaines, Voss, Gipson, Mandayam (2022): pi(0) = 0 and, with e = epsilon / max_keys,
-               pi(n) = min(exp(e) pi(n-1) + d, 1 - exp(-e) (1 - pi(n-1) - d), 1), here in closed form.
+    Source:    Desfontaines, Voss, Gipson, Mandayam (2022): P[X >= threshold - n] of `TruncatedLaplace` noise X.
     """
 
     name = "geometric"
@@ -232,7 +223,7 @@ class GeometricRule(KeyRule):
         excess = stream.words(0, 0, len(exact)) * 2.0**-64 - self.probabilities(exact)
         kept = excess < 0
         for i in np.flatnonzero((np.abs(excess) < CERTAIN) & (exact > 0)):
-            kept[i] = self._keeps(int(exact[i]), stream, int(i))
+            kept[i] = Uniform(stream, int(i)).below(partial(self.law.bounds, int(exact[i])))
         return KeySelection(np.flatnonzero(kept & (exact > 0)), None, self.rho, self.delta)
 
     def group_delta(self, people: int) -> float:
@@ -241,40 +232,11 @@ class GeometricRule(KeyRule):
 
     def probabilities(self, counts: Integers) -> NDArray[np.float64]:
         """pi(n) in float64."""
-        step, d, turn = float(self.epsilon / self.max_keys), float(self.per_key), self._turn
-        rising = d * np.expm1(step * np.minimum(counts, turn)) / math.expm1(step)
-        beyond = -step * np.maximum(counts - turn, 0)
-        # expm1, not 1 - exp: d / step may be large, and would blow up what 1 - exp loses.
-        missing = (1 - rising) * np.exp(beyond) + d * np.expm1(beyond) / math.expm1(step)
-        return np.clip(1 - missing, 0, 1)
+        return self.law.chances(counts)
 
     @cached_property
-    def _turn(self) -> int:
-        """Up to this n the first formula is the smallest: as long as pi(n-1) <= (1 - d) / (1 + exp(e))."""
-        context = digits(60)
-        step, d = decimal(self.epsilon / self.max_keys, context), decimal(self.per_key, context)
-        rise = context.subtract(context.exp(step), 1)
-        ratio = context.divide(
-            context.multiply(rise, context.subtract(1, d)), context.multiply(d, context.add(rise, 2))
-        )
-        return 1 + math.floor(context.divide(context.ln(context.add(1, ratio)), step))
-
-    def _keeps(self, count: int, stream: Stream, position: int) -> bool:
-        return Uniform(stream, position).below(lambda context: self._bounds(count, context))
-
-    def _bounds(self, count: int, context: Context) -> tuple[Decimal, Decimal]:
-        """pi(count) to within 10^(25 - prec), computed with 40 digits more."""
-        wide = digits(context.prec + 40)
-        step, d = decimal(self.epsilon / self.max_keys, wide), decimal(self.per_key, wide)
-        rise = wide.subtract(wide.exp(step), 1)
-        head, rest = min(count, self._turn), max(count - self._turn, 0)
-        rising = wide.divide(wide.multiply(d, wide.subtract(wide.exp(wide.multiply(step, head)), 1)), rise)
-        fall = wide.exp(wide.multiply(step, -rest))
-        missing = wide.subtract(
-            wide.multiply(wide.subtract(1, rising), fall), wide.divide(wide.multiply(d, wide.subtract(1, fall)), rise)
-        )
-        value, slack = wide.subtract(1, missing), wide.scaleb(1, 25 - context.prec)
-        return wide.subtract(value, slack), wide.add(value, slack)
+    def law(self) -> TruncatedLaplace:
+        return TruncatedLaplace(self.max_keys / self.epsilon, self.per_key)
 
 
 def _step_in_range(epsilon: Fraction, max_keys: int) -> Fraction:
@@ -306,6 +268,6 @@ def select_gaussian(counts: Integers, *, rho: Number, delta: Number, max_keys: i
 def select_truncated_laplace(
     counts: Integers, *, epsilon: Number, delta: Number, max_keys: int, rng: Rng
 ) -> KeySelection:
-    """Keep the keys whose count plus Laplace noise passes the end of that noise: see `TruncatedLaplaceRule`."""
+    """Keep the keys whose count plus Laplace noise that ends reaches the threshold: see `TruncatedLaplaceRule`."""
     exact, spare = rational("epsilon", epsilon), rational("delta", delta)
     return TruncatedLaplaceRule(epsilon=exact, delta=spare, max_keys=max_keys).select(counts, rng)

@@ -204,6 +204,7 @@ class Walk(Generic[K]):
     def __init__(self, mechanism: PrivateCountRelease, rows: Sequence[tuple[K, int]], rng: Rng) -> None:
         self.mechanism = mechanism
         self.spent, self.passes, self.cut = Fraction(0), 0, False
+        self._most, self._before = mechanism.rho, Fraction(0)
         self.keys: list[K] = []
         self.level, self.noisy = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._keys, self._exact = ranked_rows(rows, mechanism.limit)
@@ -211,19 +212,34 @@ class Walk(Generic[K]):
         self._outside = int(self._exact[mechanism.limit])  # read once: it stays although rows are removed
         self._unseen = np.flatnonzero(self._exact > self._outside)
 
-    def go(self, until: Fraction | None = None) -> None:
+    def go(self, until: Fraction | None = None, at_most: Fraction | None = None) -> None:
         """Go on until so much of rho is spent, or to the end. Where nothing is left to find, passes go on all the same.
 
-        A pass that the budget cuts is the last.
+        A pass that the budget cuts is the last. If it was cut at an `at_most` below rho, it can be taken up again: the
+        race and the noise are the same, so it finds what it has found, and more.
         """
-        goal = self.mechanism.rho if until is None else until
+        goal, most = (self.mechanism.rho if given is None else given for given in (until, at_most))
+        if self.cut and most > self._most:
+            self._take_back()
+        self._most = most
         for level in self.mechanism.levels[self.passes :]:
-            affordable = (self.mechanism.rho - self.spent) // level.row
+            affordable = (most - self.spent) // level.row
             if self.cut or not affordable or self.spent >= goal:
                 return
             self._pass(level, affordable)
 
+    def _take_back(self) -> None:
+        """Undo the last pass."""
+        kept = self.level < self.passes - 1
+        places = {key: place for place, key in enumerate(self._keys)}
+        taken = [places[key] for key, stays in zip(self.keys, kept, strict=True) if not stays]
+        self._unseen = np.union1d(self._unseen, np.array(taken, np.int64))
+        self.keys = [key for key, stays in zip(self.keys, kept, strict=True) if stays]
+        self.level, self.noisy = self.level[kept], self.noisy[kept]
+        self.spent, self.passes, self.cut = self._before, self.passes - 1, False
+
     def _pass(self, level: Level, affordable: int) -> None:
+        self._before = self.spent
         stream = self._source.stream(purpose="gumbel", level=level.number)
         places, stopped = level.race(self._exact[self._unseen], self._outside, affordable, stream)
         picked, self._unseen = self._unseen[places], np.delete(self._unseen, places)

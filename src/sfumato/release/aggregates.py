@@ -51,9 +51,9 @@ Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
 
 Noise: TypeAlias = Literal["gaussian", "laplace", "either"]
 
-ALGORITHM = "sfumato-aggregates/4"
-"""In digests and statements. 3 had another order of keys; 2 had no weights, no exact accounting and no Laplace noise; 1
-had no census, and is not named there."""
+ALGORITHM = "sfumato-aggregates/5"
+"""In digests and statements. 4 had Laplace noise with other ends; 3 had another order of keys; 2 had no weights, no
+exact accounting and no Laplace noise; 1 had no census, and is not named there."""
 
 MAX_DROPPED = Fraction(1, 20)
 """With `max_keys="auto"`, about so many (person, key) pairs are dropped at most."""
@@ -114,7 +114,9 @@ class Aggregates(ReleaseRequest):
     def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
         second = {"algorithm": "sfumato-aggregates/2", **self._since_census}
         third = {**second, "algorithm": "sfumato-aggregates/3", "noise": self.noise}
-        return (third, second) if self.within_max_keys else (third, second, self._asked)
+        fourth = {**third, "algorithm": "sfumato-aggregates/4"}
+        with_census = (fourth, third, second)
+        return with_census if self.within_max_keys else (*with_census, self._asked)
 
     @property
     def bounds_again(self) -> bool:

@@ -62,6 +62,9 @@ not named there."""
 TRYING = Fraction(1, 20)
 """With "auto", what pcr takes of its budget before it is decided."""
 
+TRYING_AT_MOST = Fraction(1, 5)
+"""The pass that goes beyond that is cut here: where many keys have equal counts, one pass finds them all."""
+
 CLEARLY = 0.75
 """How much smaller the counts must be that one release reaches: its numbers are those after bounding."""
 
@@ -94,6 +97,11 @@ class Counts(ReleaseRequest):
 
     @property
     def parameters(self) -> dict[str, Any]:
+        trying = {"trying": [str(TRYING), str(TRYING_AT_MOST)]} if self.method == "auto" else {}
+        return {**self._third, **trying}
+
+    @property
+    def _third(self) -> dict[str, Any]:
         return {"algorithm": ALGORITHM, **self._asked}
 
     @property
@@ -114,6 +122,8 @@ class Counts(ReleaseRequest):
     @property
     def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
         second = {"algorithm": "sfumato-counts/2", **self._asked}
+        if self.method == "auto":
+            return self._third, second
         return (second, self._asked) if self.method == "pcr" else (second,)
 
     @property
@@ -264,13 +274,11 @@ class Counts(ReleaseRequest):
 
     def _better(self, walk: Walk[int], bound: int) -> OneRelease | None:
         """Begin a walk; what is left of its budget as one release, if that would reach smaller counts."""
-        walk.go(TRYING * self.mechanism.rho)
-        if 2 * walk.spent > self.mechanism.rho:
-            return None
+        walk.go(TRYING * self.mechanism.rho, TRYING_AT_MOST * self.mechanism.rho)
         left = math.floor((self.counting - walk.spent) / FINEST) * FINEST
         delta = self.guarantee.delta - walk.passes * self.mechanism.delta_level
         once = OneRelease(left, delta, bound, self.relative_error)
-        return once if once.reach < CLEARLY * walk.expected_reach() else None
+        return once if walk.passes and once.reach < CLEARLY * walk.expected_reach() else None
 
     def _release_once(self, once: OneRelease, rows: Rows, census: KeysPerPerson, walk: Walk[int] | None) -> CountedKeys:
         """One release, and before it what a walk has found: its rows stay where the release does not have them."""
