@@ -41,6 +41,9 @@ def demo(as_json: bool, members: int, engine: str, folder: str | None, once: boo
     says where the service is, and stays up until Ctrl-C. The people are the same in every run; the noise is not. With
     --json, which implies --once, the answers are one object.
 
+    --engine pinot runs on a Pinot at localhost, or at SFUMATO_ENGINES__LOCAL__URL (its broker) and
+    SFUMATO_ENGINES__LOCAL__CONTROLLER: it loads the people into a table sfumato_demo, and leaves them there.
+
     \b
       sfumato demo --members 50000
       sfumato demo --once --dir shop

@@ -62,8 +62,8 @@ privacy_unit = "member_id"
 cap = "everyone"                                                   # for all questions of all analysts together
 [tables.engagements.columns]
 article   = { domain = "unknown" }                                 # any number of articles per member
-job_title = { domain = "unknown", max_groups = 1 }                 # one title per member
-region    = { domain = ["emea", "apac", "amer"], max_groups = 1 }  # public, one per member
+job_title = { domain = "unknown", max_groups = 1$bound }                 # one title per member
+region    = { domain = ["emea", "apac", "amer"], max_groups = 1$bound }  # public, one per member
 day       = { type = "date" }
 [tables.engagements.measures]
 members = { count = "units" }
@@ -134,11 +134,14 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A run with all its answers. `config` is set if its folder is kept."""
+    """A run with all its answers. `table` is None where a release cannot read from the engine.
+
+    `config` is set if its folder is kept.
+    """
 
     answers: dict[str, Answer]
     numbers: Report
-    table: Released
+    table: Released | None
     report: BudgetReport
     guarantee: Guarantee
     service: Service
@@ -148,7 +151,7 @@ class Demo:
         return {
             "answers": [{"question": words, **answer.to_dict()} for words, answer in self.answers.items()],
             "report": self.numbers.to_dict(),
-            "published": {"rows": self.table.rows, "statement": dict(self.table.statement)},
+            "published": self.table and {"rows": self.table.rows, "statement": dict(self.table.statement)},
             "budget": self.report.to_dict(),
             "guarantee": self.guarantee.to_dict(),
         }
@@ -157,7 +160,8 @@ class Demo:
 def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb") -> Path:
     """Write the data, a new noise key and the policy into a folder. Returns the path of its `sfumato.toml`."""
     config, place = folder / "sfumato.toml", DEMO_ENGINES[engine]
-    text = CONFIG.substitute(section=place.section, source=place.source)
+    bound = "" if place.is_nested else ", guaranteed = true"
+    text = CONFIG.substitute(section=place.section, source=place.source, bound=bound)
     check_fence_place(read_config(text, folder, {}).ledger, folder)
     try:
         if config.exists():
@@ -208,7 +212,7 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None, engine
             if folder is None:
                 settings = replace(settings, ledger=replace(settings.ledger, fence=temporary_folder() / "fence"))
             progress.update(task, advance=1, description="publishing")
-            table = publish(settings)
+            table = publish(settings) if needed.releases else None
             service = stack.enter_context(start_service(settings))
             answers = {}
             # A transport of its own ignores the proxies of the environment: the service is on this machine.
