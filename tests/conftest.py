@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from sfumato.ledger import store
 from sfumato.mechanisms import Rng
-from tests.helpers import postgres
+from tests.helpers import pinot, postgres
 from tests.helpers.repeats import EXHAUSTIVE, repeats
 
 # An error of our own inside a transaction shows itself. Tests of damaged ledgers use the fixture `damage_is_named`.
@@ -65,10 +65,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """The process that outlives the workers (or has none) is the one whose end stops PostgreSQL."""
+    """The process that outlives the workers (or has none) is the one whose end stops PostgreSQL and Pinot."""
     if not hasattr(session.config, "workerinput"):
         run = ExitStack()
-        run.enter_context(postgres.running(session.config._tmp_path_factory.getbasetemp()))
+        for name in ("postgres", "pinot"):
+            run.enter_context(postgres.running(session.config._tmp_path_factory.getbasetemp(), name))
         session.config.add_cleanup(run.close)
 
 
@@ -95,6 +96,15 @@ def postgres_url(postgres_server: Path) -> Iterator[str]:
     """A new, empty database of its own for each test, as libpq wants it: `psycopg.connect(postgres_url)`."""
     with postgres.database(postgres_server) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def pinot_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The addresses of this run's Pinot, the same for all workers."""
+    if why := pinot.why_missing():
+        pytest.skip(why)
+    own = tmp_path_factory.getbasetemp()
+    return pinot.cluster(own.parent if hasattr(request.config, "workerinput") else own)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

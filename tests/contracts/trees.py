@@ -133,10 +133,12 @@ def question_trees(abilities: Abilities) -> Iterator[tuple[str, exp.Query]]:
         requests[f"top rows {column}"] = TopK(TABLE, column, "rows", k=3)
     for name, where in FILTERS.items():
         requests[f"where {name}"] = Total(TABLE, "people", where=where)
+        requests[f"people where {name}"] = Histogram(TABLE, "word", "people", where=where)
         requests[f"rows where {name}"] = Histogram(TABLE, "region", "rows", where=where)
     for every in (True, False):
         able = replace(abilities, every_group=every)
-        table = TablePolicy(TABLE, "unit", COLUMNS, MEASURES, max_k=3, limit=LIMIT, abilities=able)
+        columns = {name: replace(each, guaranteed=each.guaranteed or not able.nested) for name, each in COLUMNS.items()}
+        table = TablePolicy(TABLE, "unit", columns, MEASURES, max_k=3, limit=LIMIT, abilities=able)
         for name, request in requests.items():
             try:
                 yield f"{name}, {'all' if every else 'first'}", plan(request, Policy({TABLE: table}), PRICES).query

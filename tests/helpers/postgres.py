@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -115,9 +115,9 @@ def account() -> dict:
 
 
 @contextmanager
-def running(run: Path) -> Iterator[None]:
+def running(run: Path, name: str = "postgres") -> Iterator[None]:
     """The run, whose shared folder is `run`. Leaving waits until its server is gone."""
-    with (run / "postgres.alive").open("a") as alive, (run / "postgres.keepers").open("a") as keepers:
+    with (run / f"{name}.alive").open("a") as alive, (run / f"{name}.keepers").open("a") as keepers:
         fcntl.flock(alive, fcntl.LOCK_EX)
         try:
             yield
@@ -134,24 +134,28 @@ def wait_for(keepers: IO[str]) -> None:
             return fcntl.flock(keepers, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.01)
-    raise TimeoutError(f"the test PostgreSQL has not stopped within {PATIENCE_S} s")
+    raise TimeoutError(f"{Path(keepers.name).stem} of the tests has not stopped within {PATIENCE_S} s")
 
 
 def server(run: Path, binaries: Path) -> Path:
-    """The folder of the socket of the run's server. The first caller starts it; a failed start fails for all."""
-    said = run / "postgres.said"
-    with (run / "postgres.starting").open("a") as lock:
+    """The folder of the socket of the run's server."""
+    return Path(started(run, "postgres", [sys.executable, "-I", __file__, run, binaries]))
+
+
+def started(run: Path, name: str, command: list[str | Path]) -> str:
+    """What the run's keeper says when it is ready. The first caller starts it; a failed start fails for all."""
+    said = run / f"{name}.said"
+    with (run / f"{name}.starting").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
-            said.write_text(launch(run, binaries))
+            said.write_text(launch(command))
     if not said.read_text().startswith(READY):
-        raise RuntimeError(f"PostgreSQL in {binaries} did not start:\n{said.read_text()}")
-    return Path(said.read_text().removeprefix(READY).strip())
+        raise RuntimeError(f"{name} did not start: {command}\n{said.read_text()}")
+    return said.read_text().removeprefix(READY).strip()
 
 
-def launch(run: Path, binaries: Path) -> str:
+def launch(command: list[str | Path]) -> str:
     """Start a keeper, out of reach of Ctrl-C, and return what it says: one line if it is ready, else its traceback."""
-    command = [sys.executable, "-I", __file__, run, binaries]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as keeper:
         said = keeper.stdout.readline()
@@ -215,16 +219,16 @@ def crash(home: Path) -> None:
 # The keeper
 
 
-def keep(run: Path, binaries: Path) -> None:
-    """Serve while the run is alive."""
-    with (run / "postgres.alive").open() as alive, (run / "postgres.keepers").open("a") as keepers:
+def keep(run: Path, name: str, serve: Callable[[Path, IO[str]], None]) -> None:
+    """Serve in a folder of its own while the run is alive."""
+    with (run / f"{name}.alive").open() as alive, (run / f"{name}.keepers").open("a") as keepers:
         fcntl.flock(keepers, fcntl.LOCK_SH)
         if os.fork():  # so that the worker has no child left to wait for
             os._exit(0)
         os.umask(0o022)  # what root writes in `home` is for the account to read; `home` itself stays closed to others
-        home = Path(tempfile.mkdtemp(prefix="sfumato-pg-"))
+        home = Path(tempfile.mkdtemp(prefix=f"sfumato-{name}-"))
         try:
-            serve(home, binaries, alive)
+            serve(home, alive)
         finally:
             shutil.rmtree(home)
 
@@ -274,4 +278,4 @@ def run_program(command: list[str | Path], home: Path, owner: dict) -> None:
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), Path(sys.argv[2]))
+    keep(Path(sys.argv[1]), "postgres", lambda home, alive: serve(home, Path(sys.argv[2]), alive))

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sfumato.cli.output import open_console, print_result, with_json
+from sfumato.demo.engines import DEMO_ENGINES
 
 DEMO_MEMBERS = 200_000
 
@@ -21,10 +22,17 @@ DEMO_MEMBERS = 200_000
     metavar="N",
     help="How many people to generate. With fewer people, fewer groups stand out of the noise.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice([*DEMO_ENGINES]),
+    default="duckdb",
+    show_default=True,
+    help="Where the generated people are, and what counts them.",
+)
 @click.option("--dir", "folder", metavar="DIR", help="Keep the data, the policy and the ledger there, to go on asking.")
 @click.option("--once", is_flag=True, help="Exit after the questions, instead of staying up.")
 @with_json
-def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
+def demo(as_json: bool, members: int, engine: str, folder: str | None, once: bool) -> None:
     """Serve generated people over HTTP, and ask private questions about them.
 
     Generates a month of reading by 200,000 members, a policy and a noise key, in a temporary folder or in --dir. Starts
@@ -33,13 +41,16 @@ def demo(as_json: bool, members: int, folder: str | None, once: bool) -> None:
     says where the service is, and stays up until Ctrl-C. The people are the same in every run; the noise is not. With
     --json, which implies --once, the answers are one object.
 
+    --engine pinot runs on a Pinot at localhost, or at SFUMATO_ENGINES__LOCAL__URL (its broker) and
+    SFUMATO_ENGINES__LOCAL__CONTROLLER: it loads the people into a table sfumato_demo, and leaves them there.
+
     \b
       sfumato demo --members 50000
       sfumato demo --once --dir shop
     """
     from sfumato.demo.demo import start_demo
 
-    with start_demo(members, None if folder is None else Path(folder)) as finished:
+    with start_demo(members, None if folder is None else Path(folder), engine) as finished:
         if as_json:
             print_result(finished.to_dict(), lambda: "", as_json=True)
             return

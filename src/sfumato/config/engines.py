@@ -55,6 +55,13 @@ def text(section: Section, key: str, folder: Path) -> str | None:
     return section.text(key, "") or None
 
 
+def address(section: Section, key: str, folder: Path) -> str | None:
+    """The address of an HTTP server."""
+    return (
+        read_url(section, key, "http://controller:9000 or https://controller:9000") if section.text(key, "") else None
+    )
+
+
 ENGINES: dict[str, EngineKind] = {
     "duckdb": EngineKind(
         "sfumato.engines.duckdb:DuckDBEngine", {"database": file, "memory_limit": size, "timeout_s": seconds}
@@ -68,6 +75,11 @@ ENGINES: dict[str, EngineKind] = {
         "sfumato.engines.clickhouse:ClickHouseEngine",
         {"password_file": file, "timeout_s": seconds, "memory_limit": size},
         url="https://reader@db:8443/sales or chdb:/data/click",
+    ),
+    "pinot": EngineKind(
+        "sfumato.engines.pinot:PinotEngine",
+        {"controller": address, "password_file": file, "timeout_s": seconds},
+        url="http://broker:8099 or https://broker:8099",
     ),
 }
 
@@ -86,13 +98,13 @@ def read_engine(section: Section, folder: Path) -> EngineSettings:
             if value is not None:
                 options[key] = value
     below.refuse_unknown()
-    return EngineSettings(name, read_url(section, kind.url) if kind.url else None, options)
+    return EngineSettings(name, read_url(section, "url", kind.url) if kind.url else None, options)
 
 
-def read_url(section: Section, example: str) -> str:
+def read_url(section: Section, key: str, example: str) -> str:
     """The address of an engine. It begins as an example does: with the same scheme."""
-    url: str = section.text("url")
+    url: str = section.text(key)
     examples = example.split(" or ")
     if not url.startswith(tuple(each.partition(":")[0] + ":" for each in examples)):
-        raise ConfigError(section.at("url"), "must be such as " + " or ".join(f'"{each}"' for each in examples))
+        raise ConfigError(section.at(key), "must be such as " + " or ".join(f'"{each}"' for each in examples))
     return url

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -29,6 +29,7 @@ from sfumato.client import Client
 from sfumato.config import Config, load_config, read_config
 from sfumato.config.noise_key import new_key
 from sfumato.demo import sample
+from sfumato.demo.engines import DEMO_ENGINES
 from sfumato.errors import Failed, InvalidArgument
 from sfumato.ledger import check_fence_place, find_store
 from sfumato.ledger.api_keys import ApiKeys
@@ -44,7 +45,7 @@ ANALYST = "anna"
 RHO = 0.05
 KEY_LASTS = timedelta(days=1)
 
-CONFIG = """\
+CONFIG = Template("""\
 # The policy of the demo: what may be asked about whom, and who may ask how much.
 
 [ledger]
@@ -52,18 +53,17 @@ url = "sqlite:books/ledger.db"          # its fence is in your state folder: a r
 [noise]
 key_file = "noise.key"
 [engines.local]
-type = "duckdb"
-database = "demo.duckdb"
+$section
 
 [tables.engagements]
 engine = "local"
-source = "engagements"
+source = "$source"
 privacy_unit = "member_id"
 cap = "everyone"                                                   # for all questions of all analysts together
 [tables.engagements.columns]
 article   = { domain = "unknown" }                                 # any number of articles per member
-job_title = { domain = "unknown", max_groups = 1 }                 # one title per member
-region    = { domain = ["emea", "apac", "amer"], max_groups = 1 }  # public, one per member
+job_title = { domain = "unknown", max_groups = 1$bound }                 # one title per member
+region    = { domain = ["emea", "apac", "amer"], max_groups = 1$bound }  # public, one per member
 day       = { type = "date" }
 [tables.engagements.measures]
 members = { count = "units" }
@@ -94,7 +94,7 @@ calls       = 320
 resets      = "monthly"
 [analysts.anna]
 budget = "partner"
-"""
+""")
 
 TOP = (
     "SELECT article, COUNT(DISTINCT member_id) FROM engagements WHERE region = 'emea' "
@@ -134,11 +134,14 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A run with all its answers. `config` is set if its folder is kept."""
+    """A run with all its answers. `table` is None where a release cannot read from the engine.
+
+    `config` is set if its folder is kept.
+    """
 
     answers: dict[str, Answer]
     numbers: Report
-    table: Released
+    table: Released | None
     report: BudgetReport
     guarantee: Guarantee
     service: Service
@@ -148,25 +151,26 @@ class Demo:
         return {
             "answers": [{"question": words, **answer.to_dict()} for words, answer in self.answers.items()],
             "report": self.numbers.to_dict(),
-            "published": {"rows": self.table.rows, "statement": dict(self.table.statement)},
+            "published": self.table and {"rows": self.table.rows, "statement": dict(self.table.statement)},
             "budget": self.report.to_dict(),
             "guarantee": self.guarantee.to_dict(),
         }
 
 
-def prepare(folder: Path, members: int = sample.MEMBERS) -> Path:
+def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb") -> Path:
     """Write the data, a new noise key and the policy into a folder. Returns the path of its `sfumato.toml`."""
-    config = folder / "sfumato.toml"
-    check_fence_place(read_config(CONFIG, folder, {}).ledger, folder)
+    config, place = folder / "sfumato.toml", DEMO_ENGINES[engine]
+    bound = "" if place.is_nested else ", guaranteed = true"
+    text = CONFIG.substitute(section=place.section, source=place.source, bound=bound)
+    check_fence_place(read_config(text, folder, {}).ledger, folder)
     try:
         if config.exists():
             hint = f"ask it: sfumato ask --config {config}"
             raise InvalidArgument("--dir", f"{str(folder)!r} holds a demo already; {hint}")
         (folder / "books").mkdir(parents=True, exist_ok=True)
-        with duckdb.connect(folder / "demo.duckdb") as connection:
-            sample.generate(connection, members)
+        place.write(folder, members)
         new_key(folder / "noise.key")
-        config.write_text(CONFIG, "utf-8")
+        config.write_text(text, "utf-8")
     except OSError:
         raise InvalidArgument("--dir", "cannot be written to") from None
     settings = load_config(config)
@@ -183,7 +187,7 @@ def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
 
 
 @contextmanager
-def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Iterator[Demo]:
+def start_demo(members: int = sample.MEMBERS, folder: Path | None = None, engine: str = "duckdb") -> Iterator[Demo]:
     """Prepare a folder, start the service and ask the questions. The service is up until the end of the block.
 
     Without a `folder`, temporary ones are used for all of it, and then removed.
@@ -191,6 +195,9 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Ite
     for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
         if find_spec(name) is None:
             raise ModuleNotFoundError("the demo needs: pip install 'sfumato[service,client]'")
+    needed = DEMO_ENGINES[engine]
+    if any(find_spec(name) is None for name in needed.modules):
+        raise ModuleNotFoundError(f"the demo on this engine needs: pip install 'sfumato[{needed.extra}]'")
     import httpx2
 
     with ExitStack() as stack:
@@ -200,12 +207,12 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None) -> Ite
 
         with _progress() as progress:
             task = progress.add_task("generating", total=2 + len(QUESTIONS))
-            config = prepare(folder or temporary_folder(), members)
+            config = prepare(folder or temporary_folder(), members, engine)
             settings = load_config(config)
             if folder is None:
                 settings = replace(settings, ledger=replace(settings.ledger, fence=temporary_folder() / "fence"))
             progress.update(task, advance=1, description="publishing")
-            table = publish(settings)
+            table = publish(settings) if needed.releases else None
             service = stack.enter_context(start_service(settings))
             answers = {}
             # A transport of its own ignores the proxies of the environment: the service is on this machine.

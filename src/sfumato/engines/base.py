@@ -161,16 +161,27 @@ def query_text(
     dialect: str | type[Dialect],
     relation: Callable[[str], exp.Subquery] | None = None,
 ) -> str:
-    """The text of a query tree over `tables`. Refuses other tables, and text that would be written out as SQL.
+    """The text of a query tree over `tables`. Each is replaced by its `relation`, under the name that the query uses.
 
-    Every table is replaced by its `relation`, under the name that the query has for it. Every identifier is quoted: a
-    name is the name as written, be it a keyword or an attack.
+    Every identifier is quoted: a name is the name as written, be it a keyword or an attack.
     """
+    written = query.copy() if isinstance(query, exp.Query) else query
+    for node in tables_of(written, tables):
+        if relation is None:
+            continue
+        place = relation(node.name)
+        place.set("alias", exp.TableAlias(this=exp.to_identifier(node.alias_or_name, quoted=True)))
+        node.replace(place)
+    return written.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False)
+
+
+def tables_of(query: exp.Query, tables: Collection[str]) -> list[exp.Table]:
+    """Where a query tree reads from `tables`. Refuses other tables, and text that would be written out as SQL."""
     if not isinstance(query, exp.Query):
         raise TypeError(f"an engine runs a sqlglot query tree, not {type(query).__name__}")
-    written = query.copy()
-    nodes = list(written.walk())  # once: a list of a thousand values is a thousand nodes
+    nodes = list(query.walk())  # once: a list of a thousand values is a thousand nodes
     named = {node.alias for node in nodes if isinstance(node, exp.CTE)}
+    read = []
     for node in nodes:
         if isinstance(node, exp.Literal):
             if not node.is_string and not _NUMBER.fullmatch(node.name):
@@ -186,10 +197,8 @@ def query_text(
                 or node.name not in {*tables, *named}
             ):
                 raise ValueError(f"a query reads from {', '.join(sorted(tables))}; not from {node.sql()}")
-            if relation is not None and node.name not in named:
-                place = relation(node.name)
-                place.set("alias", exp.TableAlias(this=exp.to_identifier(node.alias_or_name, quoted=True)))
-                node.replace(place)
+            if node.name not in named:
+                read.append(node)
         elif isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _SOURCES):
             raise ValueError(f"a query reads from tables, not from {type(node.this).__name__}")
-    return written.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False)
+    return read

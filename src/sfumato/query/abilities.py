@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from sfumato.types import TYPES, Type
+from sfumato.types import TYPES, Type, Value
 
 TextOrder: TypeAlias = Literal["code points", "UTF-16"]
+
+LAST_ALIKE = "\ud7ff"
+"""Up to here both orders of text are one, whatever text is compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +20,8 @@ class Abilities:
     `every_group`: it returns all groups of a query, however many there are, and fails otherwise. `nested`: it runs
     queries over queries, and windows, so that a query can bound what one person adds. `keys`: the types of columns that
     it can group by. `conditional_sums`: it adds up several statistics of a report in one query. `text_order`: what
-    decides between groups of one size; the order by code point is the one of Python. `completeness` and `releases`: how
-    it is known that no row was left out, and how releases read rows, in words.
+    decides between groups of one size, and how text is compared; the order by code point is the one of Python.
+    `completeness` and `releases`: how it is known that no row was left out, and how releases read rows, in words.
     """
 
     every_group: bool = False
@@ -50,6 +53,12 @@ class Abilities:
         if self.nested or counts == "units":
             return ""
         return 'its engine has no nested queries, so a person\'s rows cannot be bounded; use { count = "units" }'
+
+    def bound_problem(self, column: str, bound: Value | None) -> str:
+        """Why a column cannot be compared with the end of a range, in words; "" where it can."""
+        if self.text_order == "code points" or not isinstance(bound, str) or max(bound, default="") <= LAST_ALIKE:
+            return ""
+        return f"{column} is compared with a range, and its engine orders {max(bound)!r} in another place; use a list"
 
     def cap_problem(self) -> str:
         """Why a person's events in a report cannot be capped, in words; "" where they can."""

@@ -22,6 +22,7 @@ from sfumato.query.predicate import (
     depth,
     negate,
     prune,
+    sets_of,
     size,
 )
 from sfumato.query.request import LISTS, MAX_DEPTH, MAX_PARTS, MAX_VALUES, NOT_A_FILTER, TOO_DEEP, Where, check_size
@@ -54,6 +55,10 @@ def canonical_filter(where: Where | Predicate | None, table: TablePolicy) -> Pre
         raise NotSupported(f"where has more than {MAX_PARTS} parts; ask for ranges instead of lists")
     if depth(found) > MAX_DEPTH:
         raise NotSupported(TOO_DEEP)
+    for column, values in sets_of(found):
+        bounds = () if values.points or (~values).points else (cut.value for each in values.intervals for cut in each)
+        for problem in filter(None, (table.abilities.bound_problem(column, bound) for bound in bounds)):
+            raise NotSupported(problem, field="where")
     return found
 
 

@@ -215,11 +215,16 @@ def size(predicate: Predicate) -> int:
 
 def columns_of(predicate: Predicate) -> Iterator[str]:
     """The columns that a filter looks at."""
+    return (column for column, _ in sets_of(predicate))
+
+
+def sets_of(predicate: Predicate) -> Iterator[tuple[str, Values]]:
+    """The columns that a filter looks at, each with its set of values."""
     if isinstance(predicate, In):
-        yield predicate.column
+        yield predicate.column, predicate.values
         return
     for part in predicate.parts:
-        yield from columns_of(part)
+        yield from sets_of(part)
 
 
 def depth(predicate: Predicate) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from sfumato.catalog import Catalog
 from sfumato.config import AttributeSettings, Config, ReportSettings, StatisticSettings
 from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
+from sfumato.query.abilities import Abilities
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
 from sfumato.query.reports.entities import Entities
@@ -63,6 +64,7 @@ def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> 
     """The policy of one report: its settings with the types and the domains of the live tables."""
     here, schema = f"reports.{settings.name}", catalog.schema(settings.table)
     table, types = config.tables[settings.table], schema | _list_types(settings, catalog)
+    abilities = catalog.engine(settings.table).abilities
     try:
         policy = ReportPolicy(
             name=settings.name,
@@ -70,7 +72,7 @@ def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> 
             time=settings.time,
             calendar=settings.calendar,
             statistics={
-                name: _statistic(name, each, schema, f"{here}.statistics.{name}")
+                name: _statistic(name, each, schema, abilities, f"{here}.statistics.{name}")
                 for name, each in settings.statistics.items()
             },
             attributes={
@@ -95,8 +97,11 @@ def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> 
     except InvalidArgument as problem:
         raise ConfigError(f"{here}.{problem.argument}", problem.problem) from None
     _check_time(policy, schema, f"{here}.time")
+    for name, attribute in policy.attributes.items():
+        if unable := abilities.key_problem(name, attribute.type):
+            raise ConfigError(f"{here}.attributes.{name}", unable)
     if settings.cap is not None:
-        if unable := catalog.engine(settings.table).abilities.cap_problem():
+        if unable := abilities.cap_problem():
             raise ConfigError(f"{here}.max_events_per_unit", unable)
         _type_of(table.privacy_unit, schema, f"tables.{table.name}.privacy_unit")
     return policy
@@ -113,12 +118,14 @@ def _check_time(policy: ReportPolicy, schema: Mapping[str, str], where: str) -> 
         raise ConfigError(where, f"{policy.time} holds days, which have no {finest}; begin the levels with day")
 
 
-def _statistic(name: str, settings: StatisticSettings, schema: Mapping[str, str], where: str) -> ReportStatistic:
+def _statistic(
+    name: str, settings: StatisticSettings, schema: Mapping[str, str], abilities: Abilities, where: str
+) -> ReportStatistic:
     if settings.column is not None and _type_of(settings.column, schema, f"{where}.sum") != "integer":
         raise ConfigError(f"{where}.sum", f"must be a column of whole numbers; {settings.column} is not")
     columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in TYPES}
     try:
-        predicate = canonical_filter(settings.where, TablePolicy("the table", "", columns, {}))
+        predicate = canonical_filter(settings.where, TablePolicy("the table", "", columns, {}, abilities=abilities))
     except (InvalidArgument, NotSupported) as problem:
         raise ConfigError(f"{where}.where", str(problem)) from None
     return ReportStatistic(name, settings.epsilon, settings.column, predicate, settings.of)

@@ -17,8 +17,9 @@ def print_demo(finished: Demo, console: Console) -> None:
         console.print(render_answer(answer, title=words), "", sep="\n")
     console.print(Text("How the article cookie-free-ads-51 did in a week, by day; a report debits no budget", "bold"))
     console.print("", render_report(finished.numbers), "", sep="\n")
-    console.print(Text("A table to publish: members of as many articles as a small budget buys", "bold"), "", sep="\n")
-    console.print(render_release(finished.table, top=5), "", sep="\n")
+    if finished.table is not None:
+        title = "A table to publish: members of as many articles as a small budget buys"
+        console.print(Text(title, "bold"), "", render_release(finished.table, top=5), "", sep="\n")
     own, *_ = finished.guarantee.accounts
     whole = own.bound("period")
     if whole is not None:
