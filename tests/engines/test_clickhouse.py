@@ -30,7 +30,7 @@ from sfumato.engines.clickhouse.sessions import Https, driver
 from sfumato.errors import EngineFailed
 from sfumato.release.source import Source
 from tests.contracts.asking import COLUMNS, AskContract
-from tests.contracts.contributions import ContributionsContract
+from tests.contracts.contributions import CodedContributionsContract
 from tests.contracts.copies import CopiesContract
 from tests.contracts.decimals import DecimalsContract
 from tests.contracts.engine import TABLE, EngineContract, column, counting, ranking, source
@@ -132,7 +132,7 @@ class TestServer(Server, EngineContract):
     casts_fail = False
 
 
-class TestServerContributions(Server, ContributionsContract):
+class TestServerContributions(Server, CodedContributionsContract):
     pass
 
 
@@ -163,7 +163,7 @@ class TestFolder(Folders, EngineContract):
     casts_fail = False
 
 
-class TestContributions(Folders, ContributionsContract):
+class TestContributions(Folders, CodedContributionsContract):
     """What releases read: rows that are copied into DuckDB."""
 
 

@@ -10,12 +10,12 @@ from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import EngineFailed
 from sfumato.release.bounding import count_people
-from tests.contracts.contributions import SELECT, TABLE, ContributionsContract, by_key
+from tests.contracts.contributions import SELECT, TABLE, CodedContributionsContract, by_key
 from tests.contracts.engine import counting
 from tests.engines.test_duckdb import database, fill, write
 
 
-class TestParquet(ContributionsContract):
+class TestParquet(CodedContributionsContract):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path):
         self.folder = tmp_path

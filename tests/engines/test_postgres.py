@@ -25,7 +25,7 @@ from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.release.source import Source
 from sfumato.types import TYPES
 from tests.contracts.asking import COLUMNS, AskContract, command
-from tests.contracts.contributions import ContributionsContract
+from tests.contracts.contributions import CodedContributionsContract
 from tests.contracts.copies import CopiesContract
 from tests.contracts.decimals import DecimalsContract
 from tests.contracts.engine import TABLE, EngineContract, column, counting, ranking, source
@@ -117,7 +117,7 @@ class TestIcu(Databases, EngineContract):
     options = "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US-x-icu'"
 
 
-class TestContributions(Databases, ContributionsContract):
+class TestContributions(Databases, CodedContributionsContract):
     """What releases read: rows that are copied into DuckDB."""
 
 

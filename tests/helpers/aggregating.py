@@ -14,10 +14,8 @@ from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.mechanisms.census import KeyCensus, KeysPerPerson
 from sfumato.mechanisms.noise import Integers
 from sfumato.release import Released, Statistic, aggregates_job
-from sfumato.release import aggregates as aggregates_module
-from sfumato.release import selection as selection_module
 from sfumato.release.aggregates import Aggregates
-from sfumato.release.bounding import count_people, sum_weights
+from sfumato.release.bounding import PulledContributions
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics.base import SummedStatistic
@@ -76,17 +74,19 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
     seen, keys = Seen(), []
     plain_release, plain_select, plain_census = SummedStatistic.release, Aggregates._select, KeyCensus.release
 
+    plain_counts, plain_weights = PulledContributions.count_people, PulledContributions.sum_weights
+
     def named(contributions: Contributions, found: Integers) -> Counter[Any]:
         names = contributions.keys(np.flatnonzero(found))
         return Counter({key: int(n) for (key,), n in zip(names, found[found > 0], strict=True)})
 
     def weights(contributions: Contributions, *given: Any, **options: Any) -> Integers:
-        found = sum_weights(contributions, *given, **options)
+        found = plain_weights(contributions, *given, **options)
         seen.weights.append(named(contributions, found))
         return found
 
     def counts(contributions: Contributions, *given: Any, **options: Any) -> Integers:
-        found = count_people(contributions, *given, **options)
+        found = plain_counts(contributions, *given, **options)
         seen.counts = named(contributions, found)
         return found
 
@@ -108,8 +108,8 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
         return plain_release(self, exact, size, share, rng)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregates_module, "count_people", counts)
-        patch.setattr(selection_module, "sum_weights", weights)
+        patch.setattr(PulledContributions, "count_people", counts)
+        patch.setattr(PulledContributions, "sum_weights", weights)
         patch.setattr(KeyCensus, "release", census)
         patch.setattr(SummedStatistic, "release", release)
         patch.setattr(Aggregates, "_select", select)

@@ -317,16 +317,13 @@ def test_pyarrow_is_not_needed() -> None:
 # --- Refusing ---------------------------------------------------------------------------------------------------
 
 
-def spark_frame() -> Any:
-    stream = {"__arrow_c_stream__": lambda self, requested_schema=None: pytest.fail("it was read")}
-    return type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe", **stream})()
-
-
 def renamed(*names: Any) -> pandas.DataFrame:
     return pandas.DataFrame([(1, "a")], columns=pandas.Index(names, tupleize_cols=False))
 
 
-NO_FRAME = "source: must be a file, a glob of files, the name of a table, or a data frame with __arrow_c_stream__"
+NO_FRAME = (
+    "source: must be a file, a glob of files, the name of a table, or a data frame of Spark or with __arrow_c_stream__"
+)
 REFUSED: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "a number": (lambda path: 42, {}, NO_FRAME),
     "nothing": (lambda path: None, {}, NO_FRAME),
@@ -334,7 +331,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "a dict of columns": (lambda path: {"person": [1], "key": ["a"]}, {}, NO_FRAME),
     "a class": (lambda path: polars.DataFrame, {}, NO_FRAME),
     "a group of polars": (lambda path: polars.read_parquet(path).group_by("key"), {}, NO_FRAME),
-    "a Spark frame": (lambda path: spark_frame(), {}, "source: is a Spark data frame.*write it as Parquet files"),
     "a series": (lambda path: polars.Series("key", ["a"]), {}, "unit: there is no column 'person'"),
     "no columns": (lambda path: polars.DataFrame(), {}, "source: the data frame has no columns"),
     "no columns of pandas": (lambda path: pandas.DataFrame(), {}, "source: the data frame has no columns"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.engines.contributions import Affine, CodedRows, PairCodes
+from sfumato.engines.contributions import MAX_VALUE_STEPS, Affine, CodedRows, PairCodes
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
 from sfumato.mechanisms.noise import DiscreteGaussian
@@ -21,7 +21,6 @@ from sfumato.mechanisms.quantile_tree import QuantileTree
 from sfumato.mechanisms.quantiles import Grid
 from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
 from sfumato.release.bounding import KeyOrder, Pairs
-from sfumato.release.bounding.pairs import MAX_VALUE_STEPS
 from sfumato.release.request import describe
 from sfumato.release.statistics.base import Share, SummedStatistic, Sums
 from sfumato.release.statistics.numeric import MAX_STEPS, STEPS, Numeric

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from sqlglot import exp
 
+from sfumato.engines.contributions import Terms
 from sfumato.release.statistics.base import CountStatistic
+from sfumato.release.statistics.expressions import ROWS, clip, column, whole
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,6 @@ class Regulars(CountStatistic):
 
     def amounts(self, pairs):
         return [(slice(None), (pairs.rows > 1).astype(np.int64))]
+
+    def terms(self):
+        return Terms((clip(exp.Sub(this=column(ROWS), expression=whole(1)), whole(0), whole(1)),))

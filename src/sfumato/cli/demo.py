@@ -46,6 +46,7 @@ def demo(as_json: bool, members: int, engine: str, folder: str | None, once: boo
 
     \b
       sfumato demo --members 50000
+      sfumato demo --engine spark
       sfumato demo --once --dir shop
     """
     from sfumato.demo.demo import start_demo

@@ -26,11 +26,16 @@ _SIZE = re.compile(r"(?=[0-9.]*[1-9])[0-9]{1,9}(\.[0-9]{1,9})? ?([kmgt]i?b)", re
 class EngineKind:
     """A row of `ENGINES`. `home` is "module:Class". `url` is the form of its address, by an example, or by two with
     " or " between them; "" for none.
+
+    An address begins as an example does, or with one of `schemes`. `frames` is the package whose data frames a release
+    on this engine reads.
     """
 
     home: str
     options: Mapping[str, Reader] = field(default_factory=dict)
     url: str = ""
+    schemes: tuple[str, ...] = ()
+    frames: str = ""
 
 
 def file(section: Section, key: str, folder: Path) -> Path | None:
@@ -81,6 +86,13 @@ ENGINES: dict[str, EngineKind] = {
         {"controller": address, "password_file": file, "timeout_s": seconds},
         url="http://broker:8099 or https://broker:8099",
     ),
+    "spark": EngineKind(
+        "sfumato.engines.spark:SparkEngine",
+        {"timeout_s": seconds},
+        url="sc://spark:15002 or local[4]",
+        schemes=("local", "spark://", "yarn", "k8s://"),
+        frames="pyspark.sql",
+    ),
 }
 
 
@@ -98,13 +110,13 @@ def read_engine(section: Section, folder: Path) -> EngineSettings:
             if value is not None:
                 options[key] = value
     below.refuse_unknown()
-    return EngineSettings(name, read_url(section, "url", kind.url) if kind.url else None, options)
+    return EngineSettings(name, read_url(section, "url", kind.url, kind.schemes) if kind.url else None, options)
 
 
-def read_url(section: Section, key: str, example: str) -> str:
-    """The address of an engine. It begins as an example does: with the same scheme."""
+def read_url(section: Section, key: str, example: str, schemes: tuple[str, ...] = ()) -> str:
+    """The address of an engine. It begins as an example does, with the same scheme, or with one of `schemes`."""
     url: str = section.text(key)
     examples = example.split(" or ")
-    if not url.startswith(tuple(each.partition(":")[0] + ":" for each in examples)):
+    if not url.startswith((*(each.partition(":")[0] + ":" for each in examples), *schemes)):
         raise ConfigError(section.at(key), "must be such as " + " or ".join(f'"{each}"' for each in examples))
     return url

@@ -46,6 +46,16 @@ def write_to_pinot(folder: Path, members: int) -> None:
     write_table(folder, members)
 
 
+def write_parquet(folder: Path, members: int) -> None:
+    import duckdb
+
+    from sfumato.demo import sample
+
+    with duckdb.connect() as connection:
+        sample.generate(connection, members)
+        connection.table(TABLE).write_parquet(str(folder / f"{TABLE}.parquet"))
+
+
 DEMO_ENGINES = {
     "duckdb": DemoEngine('type = "duckdb"\ndatabase = "demo.duckdb"', TABLE, write_database),
     "pinot": DemoEngine(
@@ -56,5 +66,8 @@ DEMO_ENGINES = {
         extra="pinot",
         is_nested=False,
         releases=False,
+    ),
+    "spark": DemoEngine(
+        'type = "spark"\nurl = "local[*]"', f"{TABLE}.parquet", write_parquet, ("pyspark", "pyarrow"), "spark"
     ),
 }

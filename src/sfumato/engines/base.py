@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from sqlglot import Dialect, ErrorLevel, exp
 
 from sfumato.config import EngineSettings
-from sfumato.engines.contributions import ContributionQuery, Contributions
+from sfumato.engines.contributions import CodedContributions, ContributionQuery, Contributions
 from sfumato.errors import NotSupported
 from sfumato.query.abilities import USUAL, Abilities
 
@@ -144,8 +144,13 @@ class Engine(ABC):
         """Refuse a query that `contributions` would refuse. Reads no row but those of public keys."""
         raise NotSupported(NO_RELEASES)
 
-    def contributions(self, query: ContributionQuery, progress: Callable[[float], None] | None = None) -> Contributions:
-        """The rows of a release. They have no deadline. `progress` gets the share of each pass that is done."""
+    def contributions(
+        self, query: ContributionQuery, progress: Callable[[float], None] | None = None
+    ) -> Contributions | CodedContributions:
+        """The rows of a release, which this engine bounds and counts, or hands over.
+
+        They have no deadline. `progress` gets the share of each pass that is done.
+        """
         raise NotSupported(NO_RELEASES)
 
     def __enter__(self) -> Self:

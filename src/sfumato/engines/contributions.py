@@ -1,7 +1,9 @@
-"""The port that releases read through: who contributed what to which key, with people and keys as integer codes.
+"""The port that releases read through: who contributed what to which key, with keys as integer codes.
 
-A side of this port delivers coded rows, in disjoint sets of people. What is kept of them, and what is counted, is
-decided in `sfumato.release.bounding`, which is the same for every engine. The argument there relies on this:
+`Contributions` is what a release asks. It has two sides. An engine can answer by itself, so that only numbers by key
+leave it: releases push. Or it hands over its rows as `CodedContributions`, with people and keys as codes in disjoint
+sets of people: releases pull, and `sfumato.release.bounding` bounds and counts them. Both sides keep the same pairs
+and give the same numbers. The argument for what is kept (`sfumato.release.bounding`) relies on this:
 
 - Behind every value stand 64 bits, a fixed function of the value. An integer of up to 64 bits is its own bits. All else
   is the first half of the MD5 of a text: the length of the value in characters, a colon, and the value as SQL writes
@@ -23,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,9 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 CODE_BITS = 44
 """What a person's and a key's code have together in a word of 64 bits. The rest is for the order of keys."""
+
+MAX_VALUE_STEPS = 2**36
+"""A value's largest distance from zero in steps: 2^26 rows of a pair cannot overflow a total of 64 bits."""
 
 BLOCK = 2**15
 """Words that are computed with together: so many that they stay in the cache."""
@@ -169,8 +174,145 @@ class DistinctPairs(CodedWords):
         return np.bincount(np.minimum(self.degrees, most), minlength=most + 1)
 
 
+class Order(Protocol):
+    """The two numbers that put each person's keys in order: `sfumato.release.bounding.KeyOrder`."""
+
+    @property
+    def a(self) -> int: ...
+
+    @property
+    def b(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PairTotals:
+    """Of each pair, the columns `total0`, ...: the sum of its values in each of these steps.
+
+    Each value is rounded half to even and clipped to MAX_VALUE_STEPS before.
+    """
+
+    column: str
+    steps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairValues:
+    """Of each of at most `most` values of a pair, chosen by the keyed order, the column `value`."""
+
+    column: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class PersonKeys:
+    """Of each person, how many of the keys there are, before they are bounded: the point, `most` at most."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an addend adds up, in SQL: `amounts`, of each pair or value that `reads` names, by key and by `point`.
+
+    Without `reads`, the column `rows` is the number of a pair's rows. Expressions are of doubles and of integers.
+    """
+
+    amounts: tuple[exp.Expr, ...]
+    reads: PairTotals | PairValues | PersonKeys | None = None
+    point: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The sums of some amounts. Number n has those of key `places[n]` and of `points[n]`, if there are points."""
+
+    places: Integers
+    points: Integers
+    amounts: tuple[Integers, ...]
+
+
+class Addend(Protocol):
+    """What is added up over kept pairs: in numpy, set by set of people, and in SQL. Both give the same numbers."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it depends on the rows of a pair, and not only on who has which key."""
+
+    def nothing(self, size: int) -> Any:
+        """What no rows add."""
+
+    def parts(self, pairs: Any, places: Integers, size: int) -> Any:
+        """What the `Pairs` of a set of people add to `size` keys; `places` has the key of each pair."""
+
+    def terms(self) -> Terms:
+        """The same in SQL."""
+
+    def exact(self, totals: Totals, size: int) -> Any:
+        """What `parts` makes, of what SQL has added up."""
+
+
 class Contributions(ABC):
-    """The coded rows of a `ContributionQuery`. Use it from one thread, and as a context manager.
+    """The bounded rows of a `ContributionQuery`. Use it from one thread, and as a context manager.
+
+    A key is named by a code from 0 up. Codes ascend by (bits, value), and name keys for as long as this is open.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many codes there are for keys. Some may have no rows."""
+
+    @abstractmethod
+    def keys(self, codes: Sequence[int] | Integers) -> list[tuple[Any, ...]]:
+        """The keys of these codes, in their order, one tuple of values each."""
+
+    @abstractmethod
+    def count_people(self, order: Order, *, max_keys: int, within: Sequence[int] | Integers | None = None) -> Integers:
+        """Distinct people by code, each person counted for at most `max_keys` keys.
+
+        `within` restricts the rows to the keys of these codes first: people spend no place on other keys.
+        """
+
+    @abstractmethod
+    def keys_per_person(self, most: int, *, within: Sequence[int] | Integers | None = None) -> Integers:
+        """How many people have n distinct keys, by n; those with more than `most` are counted at `most`."""
+
+    @abstractmethod
+    def sum_weights(self, order: Order, weights: Integers, *, without: Sequence[int] | Integers = ()) -> Integers:
+        """The sum of weights by code: a person with d keys adds `weights[d]` to each of them.
+
+        A person counts for as many keys as there are weights. `without` removes the keys of these codes first.
+        """
+
+    @abstractmethod
+    def add_up(
+        self, addends: Sequence[Addend], order: Order, *, max_keys: int, codes: Integers, within: bool = True
+    ) -> list[Any]:
+        """What all people add to each addend; number n is the key of `codes[n]`, and the one after the last is lost.
+
+        A person counts for at most `max_keys` keys. `within` says that these are chosen among `codes`: else they are
+        chosen among all keys, and those that are not in `codes` are lost.
+        """
+
+    @abstractmethod
+    def restrict(self, codes: Sequence[int] | Integers) -> Contributions:
+        """The rows of these keys alone, read again by a join, with new codes. It ends when this one is closed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free everything. Closing twice is fine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class CodedContributions(ABC):
+    """The coded rows of a `ContributionQuery`, for the caller to count.
+
+    Use it from one thread, and as a context manager.
 
     Codes are made once, when it is opened, and name keys for as long as it is open.
     """
@@ -207,7 +349,7 @@ class Contributions(ABC):
         """`work` on the distinct pairs of each set, likewise. Pairs may be held in memory for the next call."""
 
     @abstractmethod
-    def restrict(self, codes: Sequence[int] | Integers) -> Contributions:
+    def restrict(self, codes: Sequence[int] | Integers) -> CodedContributions:
         """The rows of these keys alone, read again by a join, with new codes. It ends when this one is closed."""
 
     @abstractmethod

@@ -37,7 +37,6 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.census import BOUNDS, MAX_SEEN, KeysPerPerson
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.aggregate_plan import AggregatePlan, NoiseBudget
-from sfumato.release.bounding import count_people, keys_per_person
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, bounding_record
 from sfumato.release.guarantee import ReleaseGuarantee, Spending
 from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
@@ -283,7 +282,7 @@ class Aggregates(ReleaseRequest):
         """The plan, and the census of all keys, if it is taken."""
         if not self.takes_census:
             return self.plan(self.max_keys or MAX_SEEN), None
-        people = keys_per_person(rows.contributions, MAX_SEEN + 1)
+        people = rows.contributions.keys_per_person(MAX_SEEN + 1)
         census = self.budget.census().release(people, rows.rng.child(census=ALL_KEYS))
         return self.plan(self.max_keys or census.smallest_bound(MAX_DROPPED), census), census
 
@@ -294,7 +293,7 @@ class Aggregates(ReleaseRequest):
         if plan.weighted_rules:
             return select_by_weights(plan.weighted_rules, rows), {}
         [rule] = plan.rules
-        counts = count_people(rows.contributions, rows.order("select"), max_keys=plan.selection_max_keys)
+        counts = rows.contributions.count_people(rows.order("select"), max_keys=plan.selection_max_keys)
         return select_keys(rule, counts, rows.rng.child(purpose="select"), publishes_counts=plan.one_release)
 
     def _bound_again(

@@ -33,7 +33,7 @@ from sfumato.mechanisms.pcr import PrivateCountRelease, Walk
 from sfumato.mechanisms.pooling import Estimates
 from sfumato.mechanisms.random import Rng
 from sfumato.release.aggregate_plan import describe_census
-from sfumato.release.bounding import MAX_KEYS, count_people
+from sfumato.release.bounding import MAX_KEYS
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, Estimand, bounding_record
 from sfumato.release.guarantee import Spending
 from sfumato.release.measurement import (
@@ -261,7 +261,7 @@ class Counts(ReleaseRequest):
         if census is not None and self.method == "gaussian":
             whole = OneRelease(self.counting, self.guarantee.delta, bound or MAX_SEEN, self.relative_error)
             return self._release_once(whole, rows, census, None)
-        counts = count_people(rows.contributions, rows.order("count"), max_keys=MAX_KEYS)
+        counts = rows.contributions.count_people(rows.order("count"), max_keys=MAX_KEYS)
         progress("selecting keys", 0)
         walk = Walk(self.mechanism, largest(counts, self.limit), rows.rng)
         once = None if bound is None else self._better(walk, bound)

@@ -1,8 +1,9 @@
-"""Data frames as the source of a release: pandas, Polars, Arrow, and relations of DuckDB.
+"""Data frames as the source of a release: pandas, Polars, Arrow, relations of DuckDB, and those of Spark.
 
 A frame hands its rows over once, as an Arrow stream, and the engine keeps a copy of the columns that it needs. So a
 stream that can be read once is enough, and a frame that is changed later does not matter. Of pandas the engine reads
-the columns themselves: a stream of pandas would need pyarrow, and have the index as a column.
+the columns themselves: a stream of pandas would need pyarrow, and have the index as a column. The rows of a Spark frame
+stay where they are, and its engine reads them there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from sfumato.config.engines import ENGINES
 from sfumato.errors import InvalidArgument
 
 FrameLike: TypeAlias = Any
@@ -25,15 +27,18 @@ class Frame:
 
     rows: FrameLike = field(repr=False, compare=False)
     name: str = ""
+    engine: str = ""
+    """The engine that its rows are in, where it is not a copy that is read."""
 
     @classmethod
     def of(cls, rows: FrameLike, name: str = "") -> Frame:
         """The frame; refuses what is none."""
-        if any(str(kind.__module__).partition(".")[0] == "pyspark" for kind in type(rows).__mro__):
-            way_out = "write it as Parquet files, and release from those"
-            raise InvalidArgument("source", f"is a Spark data frame, which cannot be read yet; {way_out}")
+        modules = [str(kind.__module__) for kind in type(rows).__mro__]
+        for engine, kind in ENGINES.items():
+            if kind.frames and any(module.startswith(f"{kind.frames}.") for module in modules):
+                return cls(rows, name, engine)
         if not _is_a(rows, "polars", "LazyFrame") and not hasattr(type(rows), "__arrow_c_stream__"):
-            known = "must be a file, a glob of files, the name of a table, or a data frame"
+            known = "must be a file, a glob of files, the name of a table, or a data frame of Spark or"
             raise InvalidArgument("source", f"{known} with __arrow_c_stream__ (pandas, Polars, Arrow, DuckDB)")
         return cls(rows, name)
 
@@ -42,6 +47,9 @@ class Frame:
 
         Every failure has the same text: that of the frame's own library can quote a cell.
         """
+        if self.engine:
+            _check_names(_column_names(self.rows))
+            return self.rows
         names: Sequence[Any] = ()
         opened = None
         # Refused below and not in a handler: even `from None` would leave the text of the library in __context__.

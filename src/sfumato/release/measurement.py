@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from sfumato.engines.contributions import Contributions
-from sfumato.mechanisms.bounds import BINS, FoundBounds, NumericBounds, bins
+from sfumato.engines.contributions import Addend, Contributions
+from sfumato.mechanisms.bounds import FoundBounds, NumericBounds
 from sfumato.mechanisms.census import MAX_SEEN
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
-from sfumato.release.bounding import KeyOrder, Pairs, fold_pairs, keys_per_person
+from sfumato.release.addends import Degrees, Sizes
+from sfumato.release.bounding import KeyOrder
 from sfumato.release.estimand import Estimand
 from sfumato.release.guarantee import ReleaseGuarantee, Spending, root
 from sfumato.release.request import ReleaseRequest, Rows
@@ -42,27 +43,16 @@ class Bounded:
 
     def people_by_keys(self) -> Integers:
         """How many people have n of the keys, by n, before they are bounded."""
-        return keys_per_person(self.contributions, MAX_SEEN + 1, within=self.codes)
+        return self.contributions.keys_per_person(MAX_SEEN + 1, within=self.codes)
 
     def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Column]:
         """Every statistic of every key, with noise."""
-        return self._noisy(shares, self._fold(shares, *self._sums(shares)), rng)
+        return self._noisy(shares, self._add_up([*shares]), rng)
 
     def columns_and_people(self, shares: Mapping[Statistic, Share], rng: Rng) -> tuple[dict[str, Column], Integers]:
-        """`columns` and `people_by_keys`, by one look at the rows."""
-        start, parts = self._sums(shares)
-
-        def count(pairs: Pairs, places: Integers) -> list[Any]:
-            return [*parts(pairs, places), pairs.people_by_keys(MAX_SEEN + 1)]
-
-        *exact, people = self._fold(shares, [*start, np.zeros(MAX_SEEN + 2, np.int64)], count)
+        """`columns` and `people_by_keys`, by one look at the rows where that is possible."""
+        *exact, people = self._add_up([*shares, Degrees(MAX_SEEN + 1)])
         return self._noisy(shares, exact, rng), people
-
-    def _sums(self, shares: Mapping[Statistic, Share]) -> tuple[list[Any], Callable[[Pairs, Integers], list[Any]]]:
-        """What the statistics add up from, and what a set of people adds. Lost keys go to a row after the last."""
-        size = len(self.codes) + 1
-        start = [statistic.nothing(size) for statistic in shares]
-        return start, lambda pairs, places: [statistic.parts(pairs, places, size) for statistic in shares]
 
     def _noisy(self, shares: Mapping[Statistic, Share], sums: Sequence[Any], rng: Rng) -> dict[str, Column]:
         size = len(self.codes)
@@ -74,41 +64,19 @@ class Bounded:
 
     def bounds(self, finders: Mapping[Numeric, NumericBounds], rng: Rng) -> dict[Numeric, FoundBounds]:
         """The bounds of statistics that have none."""
-        start = [np.zeros(BINS, np.int64) for _ in finders]
-
-        def count(pairs: Pairs, places: Integers) -> list[Any]:
-            counts = []
-            for each in finders:
-                which, values = each.raw(pairs)
-                # Without lost keys: of `codes` a person has at most `max_keys`, but of all keys perhaps more.
-                kept = values[places[which] < len(self.codes)]
-                counts.append(np.bincount(bins(kept), minlength=BINS))
-            return counts
-
         found = {}
-        for (statistic, finder), counts in zip(finders.items(), self._fold(finders, start, count), strict=True):
+        for (statistic, finder), counts in zip(
+            finders.items(), self._add_up([Sizes(each) for each in finders]), strict=True
+        ):
             found[statistic] = finder.release(counts, rng.child(purpose="bounds", names=list(statistic.names)))
         return found
 
-    def _fold(
-        self, statistics: Iterable[Statistic], start: list[Any], work: Callable[[Pairs, Integers], list[Any]]
-    ) -> list[Any]:
-        """What all sets of people add, to `start`, for some statistics."""
-        if not start:
+    def _add_up(self, measures: Sequence[Addend]) -> list[Any]:
+        if not measures:
             return []
-        places = np.full(self.contributions.size, len(self.codes), np.int64)
-        places[self.codes] = np.arange(len(self.codes))
-        folded = fold_pairs(
-            self.contributions,
-            lambda pairs: work(pairs, places[pairs.keys]),
-            self.order,
-            max_keys=self.max_keys,
-            within=self.codes if self.within else None,
-            rows=any(statistic.needs_rows for statistic in statistics),
+        return self.contributions.add_up(
+            measures, self.order, max_keys=self.max_keys, codes=self.codes, within=self.within
         )
-        for parts in folded:
-            start = [total + part for total, part in zip(start, parts, strict=True)]
-        return start
 
 
 def finders(lacking: Sequence[Numeric], rho: Fraction, max_keys: int) -> dict[Numeric, NumericBounds]:

@@ -18,7 +18,6 @@ import numpy as np
 from sfumato.mechanisms.census import MAX_SEEN, KeyCensus, KeysPerPerson
 from sfumato.mechanisms.key_selection import GaussianRule
 from sfumato.mechanisms.noise import Integers
-from sfumato.release.bounding import count_people, keys_per_person
 from sfumato.release.estimand import ALL_KEYS
 from sfumato.release.request import Rows
 from sfumato.release.selection import select_keys
@@ -58,7 +57,7 @@ class OneRelease:
 
     def release(self, rows: Rows) -> tuple[Integers, dict[str, Column]]:
         """The codes of keys, and their columns."""
-        counts = count_people(rows.contributions, rows.order("select"), max_keys=self.max_keys)
+        counts = rows.contributions.count_people(rows.order("select"), max_keys=self.max_keys)
         codes, columns = select_keys(self.rule, counts, rows.rng.child(purpose="select"), publishes_counts=True)
         kept = accurate_rows(np.asarray(columns["units"]), self.rule.noise.deviation, float(self.relative_error))
         return codes[kept], {name: np.asarray(column)[kept] for name, column in columns.items()}
@@ -66,7 +65,7 @@ class OneRelease:
 
 def take_census(rows: Rows, rho: Fraction) -> KeysPerPerson:
     """How many people have how many keys."""
-    people = keys_per_person(rows.contributions, MAX_SEEN + 1)
+    people = rows.contributions.keys_per_person(MAX_SEEN + 1)
     return KeyCensus(rho=rho).release(people, rows.rng.child(census=ALL_KEYS))
 
 

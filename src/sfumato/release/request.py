@@ -16,7 +16,7 @@ from sfumato.accounting.numbers import rational
 from sfumato.engines.contributions import Contributions
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
-from sfumato.release.bounding import KeyOrder
+from sfumato.release.bounding import KeyOrder, as_port
 from sfumato.release.guarantee import ReleaseGuarantee, Spending, as_written
 from sfumato.release.source import RULES, Reading, Source
 from sfumato.release.statement import ENDINGS, FORMAT, NEIGHBOURS
@@ -154,7 +154,7 @@ class Rows:
         query = request.reading.query(source)
         progress("reading", 0)
         rng = Rng.keyed(secret, context(release=request.digest, purpose="noise"))
-        with source.engine.contributions(query, lambda share: progress("bounding", share)) as contributions:
+        with as_port(source.engine.contributions(query, lambda share: progress("bounding", share))) as contributions:
             yield cls(contributions, kinds, rng, secret)
 
     def order(self, purpose: str) -> KeyOrder:

@@ -23,7 +23,6 @@ from sfumato.mechanisms.key_selection import (
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.weighted_selection import WeightedRule
-from sfumato.release.bounding import sum_weights
 from sfumato.release.guarantee import root
 from sfumato.release.request import Rows
 from sfumato.release.statistics.base import Column, describe_law
@@ -80,7 +79,7 @@ def select_by_weights(rules: Sequence[WeightedRule], rows: Rows) -> Integers:
     """The codes of the keys that are kept, ascending, by one round per rule: each without what is kept already."""
     found = np.zeros(0, np.int64)
     for number, rule in enumerate(rules):
-        sums = sum_weights(rows.contributions, rows.order("select"), rule.weights, without=found)
+        sums = rows.contributions.sum_weights(rows.order("select"), rule.weights, without=found)
         kept, _ = select_keys(rule, sums, rows.rng.child(purpose="select", round=number), publishes_counts=False)
         found = np.union1d(found, kept)
     return found

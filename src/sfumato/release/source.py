@@ -74,12 +74,13 @@ def open_source(
 ) -> Iterator[Source]:
     """A file, a glob of files, a frame or, with `database`, a table; and beside it a file of public keys."""
     options: dict[str, Any] = {"memory_limit": memory} | ({} if database is None else {"database": database})
-    tables = {}
+    tables, settings = {}, EngineSettings(options=options)
     if isinstance(source, Frame):
         options["frames"] = {ROWS: source.open()}
+        if source.engine:
+            settings = EngineSettings(source.engine, options={"frames": options["frames"]})
     else:
         tables[ROWS] = _path_text("source", source)
-    settings = EngineSettings(options=options)
     endings, untyped = engine_class(settings.type).endings, engine_class(settings.type).untyped
     if keys is not None:
         tables[PUBLIC] = _path_text("keys", keys)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sqlglot import exp
 
-from sfumato.engines.contributions import CODE_BITS, CodedRows, CodeValues, Contributions, DistinctPairs, PairCodes
+from sfumato.engines.contributions import CODE_BITS, CodedContributions, CodedRows, CodeValues, DistinctPairs, PairCodes
 from sfumato.engines.duckdb.codes import (
     CodedColumn,
     Coding,
@@ -58,7 +58,7 @@ class Part:
         return rows.only((rows.words >= np.uint64(self.low)) & (rows.words < np.uint64(self.high)))
 
 
-class DuckDBContributions(Contributions):
+class DuckDBContributions(CodedContributions):
     """The rows of a query over the tables of a workspace.
 
     Without `domain`, codes are those of the keys that occur; with it, those of the keys of this query, which must be

@@ -37,12 +37,15 @@ so that another engine keeps the same pairs: h by the function `xxhash64` of Spa
 from sfumato.release.bounding.counting import MAX_KEYS, count_people, fold_pairs, keys_per_person, sum_weights
 from sfumato.release.bounding.order import ORDER_BITS, KeyOrder, first_keys
 from sfumato.release.bounding.pairs import Pairs
+from sfumato.release.bounding.pulled import PulledContributions, as_port
 
 __all__ = [
     "MAX_KEYS",
     "ORDER_BITS",
     "KeyOrder",
     "Pairs",
+    "PulledContributions",
+    "as_port",
     "count_people",
     "first_keys",
     "fold_pairs",

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sfumato.engines.contributions import CodedRows, Contributions, DistinctPairs, Mask
+from sfumato.engines.contributions import CodedContributions, CodedRows, DistinctPairs, Mask
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.bounding.order import KeyOrder, first_keys
@@ -20,7 +20,7 @@ MAX_CENSUS = 2**26
 
 
 def count_people(
-    contributions: Contributions, order: KeyOrder, *, max_keys: int, within: Sequence[int] | Integers | None = None
+    contributions: CodedContributions, order: KeyOrder, *, max_keys: int, within: Sequence[int] | Integers | None = None
 ) -> Integers:
     """Distinct people by key code, each person counted for at most `max_keys` keys.
 
@@ -36,7 +36,7 @@ def count_people(
 
 
 def keys_per_person(
-    contributions: Contributions, most: int, *, within: Sequence[int] | Integers | None = None
+    contributions: CodedContributions, most: int, *, within: Sequence[int] | Integers | None = None
 ) -> Integers:
     """How many people have n distinct keys, by n; those with more than `most` are counted at `most`."""
     if not 1 <= most <= MAX_CENSUS:
@@ -46,7 +46,7 @@ def keys_per_person(
 
 
 def sum_weights(
-    contributions: Contributions, order: KeyOrder, weights: Integers, *, without: Sequence[int] | Integers = ()
+    contributions: CodedContributions, order: KeyOrder, weights: Integers, *, without: Sequence[int] | Integers = ()
 ) -> Integers:
     """The sum of weights by key code: a person with d keys adds `weights[d]` to each of them.
 
@@ -65,7 +65,7 @@ def sum_weights(
 
 
 def fold_pairs(
-    contributions: Contributions,
+    contributions: CodedContributions,
     work: Callable[[Pairs], T],
     order: KeyOrder,
     *,
@@ -89,7 +89,7 @@ def fold_pairs(
 
 
 def _total(
-    contributions: Contributions, work: Callable[[DistinctPairs], Integers], size: int, chosen: Mask | None
+    contributions: CodedContributions, work: Callable[[DistinctPairs], Integers], size: int, chosen: Mask | None
 ) -> Integers:
     """The sum of `size` numbers over all sets of people, of the pairs of chosen keys."""
     total = np.zeros(size, np.int64)

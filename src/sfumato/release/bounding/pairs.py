@@ -24,15 +24,12 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.engines.contributions import CodedRows, DistinctPairs, Floats, Mask
+from sfumato.engines.contributions import MAX_VALUE_STEPS, CodedRows, DistinctPairs, Floats, Mask
 from sfumato.engines.sorting import fresh, sort_with_places, sort_words
 from sfumato.errors import InvalidArgument, nearest
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.stream import Words
 from sfumato.release.bounding.order import KeyOrder, are_first
-
-MAX_VALUE_STEPS = 2**36
-"""A value's largest distance from zero in steps: 2^26 rows of a pair cannot overflow a total of 64 bits."""
 
 _HALF = np.uint64(32)
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.gaussian import GaussianStep
+from sfumato.engines.contributions import Terms, Totals
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise, blamed_on
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Pairs
@@ -144,6 +145,14 @@ class Statistic(ABC):
         """What a set of people adds to a table of `size` rows; `places` has the row of each pair."""
 
     @abstractmethod
+    def terms(self) -> Terms:
+        """What `parts` adds up, in SQL."""
+
+    @abstractmethod
+    def exact(self, totals: Totals, size: int) -> Exact:
+        """The same as `parts` makes, of what SQL has added up."""
+
+    @abstractmethod
     def nothing(self, size: int) -> Exact:
         """What no rows add."""
 
@@ -182,6 +191,12 @@ class SummedStatistic(Statistic):
 
     def parts(self, pairs: Pairs, places: Integers, size: int) -> Sums:
         return Sums(tuple(sum_by_place(places[which], amounts, size) for which, amounts in self.amounts(pairs)))
+
+    def exact(self, totals: Totals, size: int) -> Sums:
+        sums = self.nothing(size)
+        for array, amounts in zip(sums.arrays, totals.amounts, strict=True):
+            array[totals.places] = amounts
+        return sums
 
     def nothing(self, size: int) -> Sums:
         return Sums(tuple(np.zeros(size, np.int64) for _ in self.most))

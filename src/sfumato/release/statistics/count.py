@@ -8,10 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from sfumato.accounting.numbers import whole
+from sfumato.accounting.numbers import whole as checked_whole
+from sfumato.engines.contributions import Terms
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.bounding import Pairs
 from sfumato.release.statistics.base import CountStatistic
+from sfumato.release.statistics.expressions import ROWS, clip, column, whole
 
 MAX_CAP = 2**31
 
@@ -25,7 +27,7 @@ class Count(CountStatistic):
     cap: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cap", whole(self.word, self.cap, at_least=1, at_most=MAX_CAP))
+        object.__setattr__(self, "cap", checked_whole(self.word, self.cap, at_least=1, at_most=MAX_CAP))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,3 +43,6 @@ class Count(CountStatistic):
 
     def amounts(self, pairs: Pairs) -> Sequence[tuple[slice, Integers]]:
         return [(slice(None), np.minimum(pairs.rows, self.cap))]
+
+    def terms(self) -> Terms:
+        return Terms((clip(column(ROWS), whole(0), whole(self.cap)),))

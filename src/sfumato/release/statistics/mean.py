@@ -8,9 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from sfumato.engines.contributions import Terms
 from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
 from sfumato.release.statistics.base import MISSED, Column, SummedStatistic, interval_columns
+from sfumato.release.statistics.expressions import whole
 from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean, ratio_interval
 
 
@@ -31,6 +33,10 @@ class Mean(ValueStatistic, SummedStatistic):
     def amounts(self, pairs: Pairs) -> Sequence[tuple[Integers, Integers | int]]:
         which, values = pairs.values(self.column, self.values)
         return [(which, 1), (which, self.scale.center(values))]
+
+    def terms(self) -> Terms:
+        reads, value = self.raw_terms()
+        return Terms((whole(1), self.scale.center_in_sql(value)), reads)
 
     def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
         deviations = [law.deviation for law in laws]

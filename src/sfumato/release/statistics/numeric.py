@@ -11,12 +11,15 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from sqlglot import exp
 
 from sfumato.accounting.numbers import Number, rational, whole
+from sfumato.engines.contributions import PairTotals, PairValues
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.bounding import Pairs
 from sfumato.release.guarantee import as_written
+from sfumato.release.statistics import expressions as sql
 from sfumato.release.statistics.base import Floats, Statistic
 
 STEPS = 2**20
@@ -55,6 +58,11 @@ class Scale:
         steps: Integers = np.rint((inside - self.middle) / float(self.step)).astype(np.int64)
         return np.clip(steps, -self.reach, self.reach)
 
+    def center_in_sql(self, value: exp.Expr) -> exp.Expr:
+        inside = sql.clip(value, sql.double(float(self.low)), sql.double(float(self.high)))
+        steps = sql.steps_from(inside, self.middle, float(self.step))
+        return sql.clip(steps, sql.whole(-self.reach), sql.whole(self.reach))
+
     @property
     def points(self) -> int:
         """How many points there are from the lower bound up, a step apart, within the bounds."""
@@ -65,6 +73,11 @@ class Scale:
         inside = self.inside(values) - float(self.low)
         places: Integers = np.rint(inside / float(self.step)).astype(np.int64)
         return np.clip(places, 0, self.points - 1)
+
+    def place_in_sql(self, value: exp.Expr) -> exp.Expr:
+        inside = sql.clip(value, sql.double(float(self.low)), sql.double(float(self.high)))
+        steps = sql.steps_from(inside, float(self.low), float(self.step))
+        return sql.clip(steps, sql.whole(0), sql.whole(self.points - 1))
 
     def at(self, places: Integers) -> Floats:
         """The values of points. Over a whole denominator: 35 steps of 0.01 are 0.35, and not 0.35000000000000003."""
@@ -161,6 +174,10 @@ class Numeric(Statistic):
     def raw(self, pairs: Pairs) -> tuple[Integers, Floats]:
         """Those numbers, and the places of their pairs."""
 
+    @abstractmethod
+    def raw_terms(self) -> tuple[PairTotals | PairValues, exp.Expr]:
+        """The same in SQL: what they are read from, and the number."""
+
 
 @dataclass(frozen=True)
 class ValueStatistic(Numeric):
@@ -182,6 +199,9 @@ class ValueStatistic(Numeric):
 
     def raw(self, pairs: Pairs) -> tuple[Integers, Floats]:
         return pairs.values(self.column, self.values)
+
+    def raw_terms(self) -> tuple[PairValues, exp.Expr]:
+        return PairValues(self.column, self.values), sql.column(sql.VALUE)
 
 
 def estimate_mean(noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats, Floats]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from sfumato.accounting.gaussian import GaussianStep
 from sfumato.accounting.numbers import Number
+from sfumato.engines.contributions import Terms, Totals
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers, blamed_on
 from sfumato.mechanisms.quantile_tree import QuantileTree, best_height
@@ -21,6 +22,7 @@ from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Pairs
 from sfumato.release.guarantee import as_written
 from sfumato.release.statistics.base import Column, Share, interval_columns, sum_by_place
+from sfumato.release.statistics.expressions import whole
 from sfumato.release.statistics.numeric import ValueStatistic
 
 MAX_QUANTILES = 20
@@ -135,6 +137,14 @@ class Quantile(ValueStatistic):
         which, values = pairs.values(self.column, self.values)
         codes = places[which] * self.grid.points + self.scale.places(values)
         return ValueCounts.of(self.grid.points, codes, np.ones(len(codes), np.int64))
+
+    def terms(self) -> Terms:
+        reads, value = self.raw_terms()
+        return Terms((whole(1),), reads, self.scale.place_in_sql(value))
+
+    def exact(self, totals: Totals, size: int) -> ValueCounts:
+        codes = totals.places * self.grid.points + totals.points
+        return ValueCounts.of(self.grid.points, codes, totals.amounts[0])
 
     def release(self, exact: ValueCounts, size: int, share: Share, rng: Rng) -> dict[str, Column]:
         histogram = size, exact.codes, exact.counts

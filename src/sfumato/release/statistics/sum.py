@@ -9,13 +9,17 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
+from sqlglot import exp
 
+from sfumato.engines.contributions import MAX_VALUE_STEPS, PairTotals, Terms
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
-from sfumato.release.bounding.pairs import MAX_VALUE_STEPS
 from sfumato.release.statistics.base import MISSED, Column, Floats, SummedStatistic, interval_columns
+from sfumato.release.statistics.expressions import DOUBLE, TOTAL, clip, column, double, whole
 from sfumato.release.statistics.numeric import Numeric
+
+_RAW_STEPS = (2.0**-16, 2.0**20)
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,16 @@ class Sum(Numeric, SummedStatistic):
 
     def raw(self, pairs: Pairs) -> tuple[Integers, Floats]:
         # Fine steps for small totals, coarse ones for those that fine steps would have clamped.
-        fine, coarse = (pairs.totals(self.column, step) * step for step in (2.0**-16, 2.0**20))
-        return np.arange(len(fine)), np.where(np.abs(coarse) >= 2.0**20, coarse, fine)
+        fine, coarse = (pairs.totals(self.column, step) * step for step in _RAW_STEPS)
+        return np.arange(len(fine)), np.where(np.abs(coarse) >= _RAW_STEPS[1], coarse, fine)
+
+    def raw_terms(self) -> tuple[PairTotals, exp.Expr]:
+        fine, coarse = (
+            exp.Mul(this=exp.cast(column(f"{TOTAL}{at}"), DOUBLE), expression=double(step))
+            for at, step in enumerate(_RAW_STEPS)
+        )
+        large = exp.GTE(this=exp.Abs(this=coarse), expression=double(_RAW_STEPS[1]))
+        return PairTotals(self.column, _RAW_STEPS), exp.Case().when(large, coarse.copy()).else_(fine)
 
     @property
     def most(self) -> Mapping[str, int]:
@@ -58,6 +70,10 @@ class Sum(Numeric, SummedStatistic):
 
     def amounts(self, pairs: Pairs) -> Sequence[tuple[slice, Integers]]:
         return [(slice(None), np.clip(pairs.totals(self.column, self._units[0]), *self.scale.ends))]
+
+    def terms(self) -> Terms:
+        inside = clip(column(f"{TOTAL}0"), *map(whole, self.scale.ends))
+        return Terms((inside,), PairTotals(self.column, (self._units[0],)))
 
     @property
     def _units(self) -> Sequence[float]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sfumato.accounting.gaussian import GaussianStep
+from sfumato.engines.contributions import Terms
 from sfumato.release.bounding import Pairs
 from sfumato.release.statistics.base import CountStatistic, Share
+from sfumato.release.statistics.expressions import whole
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,6 @@ class Units(CountStatistic):
 
     def amounts(self, pairs: Pairs) -> Sequence[tuple[slice, int]]:
         return [(slice(None), 1)]
+
+    def terms(self) -> Terms:
+        return Terms((whole(1),))

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from sqlglot import exp
 
+from sfumato.engines.contributions import Terms
 from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
 from sfumato.release.statistics.base import MISSED, Column, Floats, SummedStatistic, interval_columns
+from sfumato.release.statistics.expressions import clip, shifted, whole
 from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean, ratio_interval
 
 MEAN_MISSED = 0.005
@@ -52,6 +55,13 @@ class Variance(ValueStatistic, SummedStatistic):
         steps = self.scale.center(values)
         squares = np.clip((2 * steps**2 - self.scale.reach**2) >> self._shift, -self._square, self._square)
         return [(which, 1), (which, steps), (which, squares)]
+
+    def terms(self) -> Terms:
+        reads, value = self.raw_terms()
+        steps = self.scale.center_in_sql(value)
+        twice = exp.Mul(this=exp.Mul(this=whole(2), expression=steps), expression=steps.copy())
+        square = shifted(exp.Sub(this=twice, expression=whole(self.scale.reach**2)), self._shift)
+        return Terms((whole(1), steps.copy(), clip(square, whole(-self._square), whole(self._square))), reads)
 
     def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
         deviations = [law.deviation for law in laws]
