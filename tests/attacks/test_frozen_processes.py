@@ -204,7 +204,9 @@ class FrozenProcesses:
             asked = [pool.submit(reserve, ledger, histogram(str(number))) for number in range(200)]
             done, waiting = wait(asked, timeout=60)
         assert not waiting
-        assert {type(each.exception()) for each in done} == {LedgerBusy}
+        failures = [each.exception() for each in done]
+        assert all(isinstance(each, LedgerFailed) for each in failures)  # on a busy machine some get no connection
+        assert any(isinstance(each, LedgerBusy) for each in failures)
 
 
 class TestSQLite(FrozenProcesses):

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,11 @@ import pytest
 
 from sfumato.accounting import Charge
 from sfumato.config import LedgerSettings
-from sfumato.errors import LedgerFailed
+from sfumato.errors import LedgerBusy, LedgerFailed
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.store import LIMITS
+from sfumato.ledger.types import Debit
 from sfumato.postgres import connection_type
 from tests.contracts.ledger import ANNA, NOW, answer, histogram, spent
 from tests.helpers import postgres
@@ -86,9 +87,17 @@ def test_calls_are_refused_and_go_on_later(
     assert ledger.verify() == []
 
 
+def answer_at_last(ledger: Ledger, debit: Debit) -> None:
+    """The limits are short here: on a busy machine one thread waits too long for another."""
+    with suppress(LedgerBusy):
+        answer(ledger, debit)
+        return
+    answer_at_last(ledger, debit)
+
+
 def test_many_connections_are_not_waited_for_one_after_the_other(ledger: Ledger, fence_url: str) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: answer(ledger, histogram(str(number))), range(24)))
+        list(pool.map(lambda number: answer_at_last(ledger, histogram(str(number))), range(24)))
         with standing_still(fence_url):
             with pytest.raises(LedgerFailed):
                 pool.submit(ledger.standings, [ANNA], NOW).result(PATIENCE_S)

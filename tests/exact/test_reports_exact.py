@@ -136,7 +136,9 @@ def row(**changed: Any) -> Row:
 
 
 class Live:
-    """One DuckDB table whose rows are put in anew."""
+    """One DuckDB table, whose rows are replaced again and again."""
+
+    abilities = DuckDBEngine.abilities
 
     def __init__(self, path: Path | str = ":memory:") -> None:
         self._connection = duckdb.connect(str(path), config={"threads": 1})
@@ -158,7 +160,7 @@ class Live:
             self._connection.execute(f"INSERT INTO events VALUES {', '.join([one] * len(listed))}", values)
 
     def run(self, query: Any) -> list[tuple[Any, ...]]:
-        return self._connection.execute(query.sql(dialect="duckdb")).fetchall()
+        return self._connection.execute(query.sql(dialect=DuckDBEngine.dialect)).fetchall()
 
 
 @pytest.fixture(scope="module")

@@ -148,10 +148,11 @@ class Demo:
     config: Path | None
 
     def to_dict(self) -> dict[str, Any]:
+        table = self.table
         return {
             "answers": [{"question": words, **answer.to_dict()} for words, answer in self.answers.items()],
             "report": self.numbers.to_dict(),
-            "published": self.table and {"rows": self.table.rows, "statement": dict(self.table.statement)},
+            "published": None if table is None else {"rows": table.rows, "statement": dict(table.statement)},
             "budget": self.report.to_dict(),
             "guarantee": self.guarantee.to_dict(),
         }

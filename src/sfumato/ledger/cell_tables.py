@@ -73,7 +73,7 @@ def count_drawn(books: Books, report: str) -> tuple[int, int]:
     [(places, highest)] = books.run(
         f"SELECT COUNT(DISTINCT seals.place), COALESCE(MAX(seals.version), 0) {_DRAWN}", report
     )
-    return places, highest
+    return places, int(highest)  # SQLite keeps a damaged version as text
 
 
 def count_by_definition(books: Books, report: str) -> dict[str, int]:

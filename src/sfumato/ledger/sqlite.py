@@ -94,7 +94,8 @@ class SQLiteStore(Store):
         path = self.path
         if not path.parent.is_dir():
             raise LedgerFailed(f"the ledger's folder {str(path.parent)!r} does not exist")
-        with translate_errors(sqlite3.Error), translate_errors(OSError):
+        # The words of an error of SQLite quote names of a damaged schema, which need not be UTF-8.
+        with translate_errors(sqlite3.Error), translate_errors(OSError), translate_errors(UnicodeDecodeError):
             # Only a new file: closing a file would end all locks that this process has on it, also of another store.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

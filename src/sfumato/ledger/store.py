@@ -60,9 +60,10 @@ A fault in our own code raises the same. So tests empty this tuple (tests/confte
 """
 
 _SOURCE = Path(__file__).parents[1]
-# Of SQLite, with all that begin like them (SQLITE_ERROR: a table or a column is missing). Then those of PostgreSQL: a
-# damaged page or index, a missing table or column; a lock not given in time, a statement that ran for too long.
-_DAMAGED_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "XX001", "XX002", "42P01", "42703")
+# Of SQLite, with all that begin like them (SQLITE_ERROR: a table or a column is missing; words that are not UTF-8 name
+# a part of the schema). Then those of PostgreSQL: a damaged page or index, a missing table or column; a lock not given
+# in time, a statement that ran for too long.
+_DAMAGED_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "Unicode", "XX001", "XX002", "42P01", "42703")
 _BUSY_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "55P03", "57014")
 
 

@@ -167,14 +167,15 @@ class Job:
         """Buy the release on the one paid path. Of a finished job the source is not opened: it may be gone."""
         assert self.payer is not None  # noqa: S101
         debit = self._debit("")
+        now = _now()
         with self._ledger() as ledger, ExitStack() as stack:
-            record_policy(ledger, self.payer.config, _now())
+            record_policy(ledger, self.payer.config, now)
             if self._is_finished(ledger, debit):
                 key, source, debit = b"", None, self._debit("", finished=True)
                 if self.out is not None:
                     self.out.check(overwrite=overwrite)
             else:
-                self._forfeit_earlier(ledger, debit)
+                self._forfeit_earlier(ledger, debit, now)
                 source = stack.enter_context(self._checked_source(overwrite=overwrite))
                 key = noise_key.read_key(self.payer.config.key_file)
                 debit = self._debit(noise_key.epoch(key))
@@ -186,15 +187,15 @@ class Job:
 
             again = f"what was reserved stays reserved, and costs no more when it is run again with --job {self.name}"
             purchase = Purchase(debit, compute, self._reveal, f"{COULD_NOT}; {again}", self._check_same)
-            settled = spend(purchase, ledger, SingleFlight(), _now())
+            settled = spend(purchase, ledger, SingleFlight(), now)
             self._check_same(json.loads(settled.body))
             return _unpack(ledger.payload(debit.atom))
 
-    def _forfeit_earlier(self, ledger: Ledger, debit: Debit) -> None:
+    def _forfeit_earlier(self, ledger: Ledger, debit: Debit, now: datetime) -> None:
         """Close what an earlier algorithm reserved for this job: what it would have released is not known any more."""
         held = ledger.reservation(debit.own.name, debit.digest)
         if held is not None and held.request.get("request") != self.digest:
-            forfeit(held, ledger, _now())
+            forfeit(held, ledger, now)
             raise Conflict(
                 f"job {self.name} was begun by an earlier version of Sfumato and not finished. What it reserved is "
                 "spent, because this version has other noise. Run it again to release the table under a new charge",
