@@ -475,10 +475,10 @@ class TestPostgres(Places):
             write(target(f"{self.url}#mine"), SMALL, overwrite=True)
 
     def test_an_account_that_may_not_is_told_before(self) -> None:
-        self.raw("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
+        self.raw("DROP ROLE IF EXISTS outsider; CREATE ROLE outsider LOGIN")
         with pytest.raises(InvalidArgument, match=r"may make no table|no schema"):
             target(
-                self.url.replace("postgres@", "reader@", 1) + f"{'&' if '?' in self.url else '?'}user=reader#t"
+                self.url.replace("postgres@", "outsider@", 1) + f"{'&' if '?' in self.url else '?'}user=outsider#t"
             ).check()
 
     def test_a_server_that_is_not_there_is_told_without_its_address(self, tmp_path: Path) -> None:
