@@ -48,6 +48,8 @@ def _driver(tmp_path_factory) -> Iterator[None]:
     before = set(Path().iterdir())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.sql.shuffle.partitions=2 pyspark-shell")
+        # Each query is new code for the JVM, which would spend most of the time on compiling it well.
+        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
         patch.setattr(sessions.tempfile, "tempdir", str(tmp_path_factory.mktemp("spark")))
         with SparkEngine(MASTER, {}):
             yield

@@ -17,6 +17,8 @@ from sfumato.mechanisms import PrivateCountRelease, PrivateCounts, Rng, context,
 from tests.contracts.mechanism import keyed, ranked, seeds
 from tests.helpers.false_alarms import FALSE_ALARM, cdf_distance, cdf_slack
 
+pytestmark = pytest.mark.slow  # many passes each
+
 DELTA = Fraction(1, 10**6)
 tables = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(0, 400), max_size=12)
 budgets = st.fractions(Fraction(1, 100), 3)
