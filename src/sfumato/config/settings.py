@@ -324,11 +324,6 @@ class ReportSettings:
     options: tuple[Option, ...] = ()
     gaussian: GaussianTotal | None = None
 
-    def public_tables(self) -> tuple[str, ...]:
-        """The tables that list its domains and its entities."""
-        domains = [each.domain.table for each in self.attributes.values() if isinstance(each.domain, Reference)]
-        return (*domains, *([] if self.entities is None else [self.entities]))
-
 
 @dataclass(frozen=True, slots=True)
 class Config:

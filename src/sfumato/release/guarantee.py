@@ -94,14 +94,14 @@ class ReleaseGuarantee:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        told = {
+        record = {
             "rho": str(self.rho),
             "delta": str(self.delta),
             "epsilon": self.epsilon,
             "epsilon_delta": str(self.epsilon_delta),
             "conversion": CONVERSIONS[self.accounting],
         }
-        return told if self.accounting == "zcdp" else {**told, "accounting": self.accounting}
+        return record if self.accounting == "zcdp" else {**record, "accounting": self.accounting}
 
     def __str__(self) -> str:
         """The conversion that was used, in one line."""
@@ -117,7 +117,7 @@ class ReleaseGuarantee:
         the delta that it has for one person; where it has none, all noise is pure, and epsilon is k times as large.
         """
         naming, spare = [each.group_delta for each in spent if each.delta], self.epsilon_delta - self.delta
-        told = []
+        record = []
         for people in GROUPS if None not in naming else ():
             shown = min(math.fsum(each(people) for each in naming if each is not None), 1.0)
             epsilon, delta = people * self.epsilon, shown
@@ -126,8 +126,8 @@ class ReleaseGuarantee:
                 epsilon, delta = found.epsilon, found.delta
             bounded = math.isfinite(epsilon) and delta < 1
             bound = {"epsilon": epsilon if bounded else None, "delta": delta if bounded else None}
-            told.append({"people": people, **bound, "shown": shown})
-        return told
+            record.append({"people": people, **bound, "shown": shown})
+        return record
 
     def charge(self, prices: Prices) -> Charge:
         """What it takes of a ledger: a unit is epsilon_per^2 / 8 of rho, a call is delta_per. Rounded up."""
@@ -151,12 +151,12 @@ class Spending:
     epsilon: Fraction | None = None
 
     def to_dict(self, accounting: Accounting = "zcdp") -> dict[str, Any]:
-        told = {"purpose": self.purpose, "law": self.law, "rho": str(self.rho), "delta": str(self.delta)}
+        record = {"purpose": self.purpose, "law": self.law, "rho": str(self.rho), "delta": str(self.delta)}
         if accounting == "zcdp":
-            return told
+            return record
         if self.epsilon is not None:
-            return {**told, "epsilon": str(self.epsilon)}
-        return {**told, "gaussian": [step.to_dict() for step in self.gaussian]}
+            return {**record, "epsilon": str(self.epsilon)}
+        return {**record, "gaussian": [step.to_dict() for step in self.gaussian]}
 
 
 def root(square: Fraction) -> Fraction:

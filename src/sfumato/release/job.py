@@ -1,6 +1,6 @@
 """One release from beginning to end: check, reserve, read, release, settle, write.
 
-    without a ledger    the noise is fresh, and nobody remembers what was released before
+    without a ledger    the noise is fresh, and earlier releases are not known
     with a ledger       the whole price is reserved before a row is read, and settled with the table in one transaction
 
 A job has a name. Once it is finished, its table comes from the ledger, without a look at the data; under another
@@ -119,14 +119,14 @@ class Job:
         self.request.check_affordable()
         request = self.request
         spent = request.spendings()
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "method": request.method,
             "guarantee": request.promised.to_dict(),
             "groups": request.promised.to_groups(spent),
             "parameters": request.parameters,
             "steps": [each.to_dict(request.promised.accounting) for each in spent],
         }
-        return told | self._price()
+        return record | self._price()
 
     def _price(self) -> dict[str, Any]:
         if self.payer is None:
@@ -340,7 +340,7 @@ class Job:
             yield source
 
     def _check_unit(self) -> None:
-        """A table's cap counts what is told about its own people, so a release of its rows must protect the same."""
+        """A table's cap limits all results about its own people, so a release of its rows must protect the same."""
         tables = {} if self.payer is None else self.payer.config.tables
         names = self._tables if self._table is None else (self._table,)
         units = {tables[name].privacy_unit: name for name in names if tables[name].privacy_unit}

@@ -105,10 +105,10 @@ def laws_in_words(
         if not known:
             drawn = replace(statistic, low=_WIDEST[0], high=_WIDEST[1])  # type: ignore[type-var]
         laws = "; ".join(f"{name}: {law}" for name, law in drawn.laws(share).items())
-        told = laws if known else "as the bounds will need"
+        words = laws if known else "as the bounds will need"
         steps = drawn.steps(share) if known else ()
         names = ", ".join(statistic.names)
-        spent.append(Spending(names, told, share.rho, gaussian=steps, epsilon=share.epsilon))
+        spent.append(Spending(names, words, share.rho, gaussian=steps, epsilon=share.epsilon))
     return spent
 
 
