@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+SOAK_MINUTES ?= 30
 
 # Tests start hundreds of processes, and those start faster from compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,8 +15,10 @@ demo: .venv/base ## the service, on generated data, until Ctrl-C (ARGS=--once: u
 test: .venv/dev ## every test, on all cores
 	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
-exhaustive: .venv/clickhouse ## every test, with more repeats: for hours in which nothing else is to be done
+exhaustive: .venv/clickhouse ## every test with more repeats, the mutants and a soak: three hours on two idle cores
 	EXHAUSTIVE=1 $(BIN)/pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m benchmarks soak --store postgresql --workers 2 --minutes $(SOAK_MINUTES)
 
 mutants: .venv/dev ## break the code on purpose, one place at a time: the named test has to notice
 	$(BIN)/python -m tests.mutants $(ARGS)

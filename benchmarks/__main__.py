@@ -23,6 +23,7 @@ from benchmarks import (
     frames,
     globo,
     mechanisms,
+    orders,
     padding,
     peers,
     pinot,
@@ -36,6 +37,7 @@ from benchmarks import (
     service,
     shares,
     soak,
+    spark,
     thresholds,
 )
 
@@ -55,10 +57,13 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     padding.report,
     bounding.sorts,
     bounding.report,
+    orders.report,
     releases.report,
     releases.large,
     frames.report,
     postgres.report,
+    spark.report,
+    spark.growth,
     retained.report,
     peers.report,
     bounded.report,
@@ -106,7 +111,7 @@ def _split(text: str) -> list[str]:
 def _opening() -> str:
     return (
         "# Benchmarks\n\n"
-        "Written by `make bench`. Times are the best of several repeats, and contestants take turns, so that all of "
+        "Written by `make bench`. Times are the best of several repeats, and contestants take turns, so all of "
         "them see the same machine; trust the ratios more than the times.\n\n"
         f"{os.cpu_count()} cores, Python {platform.python_version()}, numpy {version('numpy')}.\n"
     )

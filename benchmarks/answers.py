@@ -121,10 +121,10 @@ def ledger() -> str:
                 (f"{store}, {name}", f"{1 / seconds:,.0f}") for name, seconds in _operations(url, Path(place)).items()
             ]
     return (
-        "## Ledger operations a second\n\n"
+        "## Ledger operations per second\n\n"
         "One client, each operation on disk before the next. A question is two operations and a fence: reserve its "
         "worst case, settle it with the stored answer; both append hashed rows to the journal.\n\n"
-        + table(["what", "a second"], rows)
+        + table(["what", "per second"], rows)
     )
 
 

@@ -58,7 +58,7 @@ def _contestants(scale: Fraction, size: int) -> dict[str, Callable[[], Any]]:
 
 
 def opendp() -> str:
-    """OpenDP draws one by one with exact arithmetic; it gets fewer draws, and both are told per draw."""
+    """OpenDP draws one by one with exact arithmetic; it gets fewer draws, and both are given per draw."""
     heading = "## Against OpenDP's exact discrete Laplace\n\n"
     try:
         import opendp.prelude as dp
@@ -75,7 +75,7 @@ def opendp() -> str:
         theirs, own = best["opendp"] / few, best["sfumato"] / many
         rows.append((f"scale {scale}", f"{1e9 * theirs:,.0f} ns", f"{1e9 * own:,.1f} ns", f"{theirs / own:,.0f}"))
     return (
-        f"{heading}Nanoseconds a draw: OpenDP {version('opendp')} on a list of "
+        f"{heading}Nanoseconds per draw: OpenDP {version('opendp')} on a list of "
         f"{few:,} zeros, the conversion of the list included; `discrete_laplace` on {many:,} draws.\n\n"
         + table(["law", "OpenDP", "discrete_laplace", "times faster"], rows)
     )

@@ -25,7 +25,7 @@ EPSILON, DELTA = 0.15, 1e-10
 
 
 def report() -> str:
-    # Short and long ones apart: after a race of a million runners, whoever comes next finds the caches cold.
+    # Short and long ones apart: after a race of a million runners, the next one finds the caches cold.
     best = side_by_side(_over_a_thousand_rows(), repeats=15, calls=20) | side_by_side(_over_many(), repeats=9)
     return "## Mechanisms\n\n" + table(["what", "time"], [(name, milliseconds(s)) for name, s in best.items()])
 

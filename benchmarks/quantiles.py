@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from benchmarks.reproduction import DATA
 from benchmarks.timing import table
 from sfumato.mechanisms import Rng
+from sfumato.mechanisms.estimates import Share
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.quantile_tree import QuantileTree, _Nodes
 from sfumato.mechanisms.quantiles import Grid, QuantileChoice, ValueCodes
-from sfumato.release.statistics.base import Share
 from sfumato.release.statistics.quantile import Quantile
 
 Floats = NDArray[np.float64]
@@ -209,7 +209,18 @@ def report() -> str:
         for rho in RHOS:
             share = Share(rho, 1)
             lines += [[label, f"{float(rho):g}", str(k), *line(data, wanted, share)] for k, wanted in WANTED.items()]
-    return f"## Quantiles\n\n{_introduction()}\n{table(header, lines)}"
+    return f"## Quantiles\n\n{_introduction()}\n{table(header, lines)}{_summary(lines)}"
+
+
+def _summary(lines: Sequence[Sequence[str]]) -> str:
+    three = [line for line in lines if line[2] == "3" and line[6]]
+    less = [f"{line[0].partition(':')[0]} at {line[1]} ({line[6]})" for line in three if float(line[6]) < 2]
+    why = "there few values were missed before, or a key has few values for the noise"
+    others = f", all but {' and '.join(less)}: {why}" if less else ""
+    return (
+        f"\nThree quantiles miss by at most half of what they missed by before in {len(three) - len(less)} of "
+        f"{len(three)} settings{others}.\n"
+    )
 
 
 def _introduction() -> str:

@@ -53,7 +53,7 @@ def report(people: int = PEOPLE) -> str:
 
 
 def large(people: int = MORE_PEOPLE) -> str:
-    """One run each, in processes of their own, whose memory is told."""
+    """One run each, in processes of their own, whose memory is measured."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "people.parquet"
         rows = plume_data.write(path, people)
@@ -101,8 +101,8 @@ def _after_the_counts(path: Path) -> float:
 
 def _apart(path: Path, max_keys: int) -> tuple[float, int]:
     command = [sys.executable, "-m", "benchmarks.releases", str(path), str(max_keys)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()  # noqa: S603
-    return float(told[0]), int(told[1]) // 1024
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()  # noqa: S603
+    return float(printed[0]), int(printed[1]) // 1024
 
 
 def _once(path: Path, max_keys: int) -> None:

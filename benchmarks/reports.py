@@ -293,7 +293,7 @@ def _order(counts: Integers) -> NDArray[np.intp]:
 
 
 def _among_present(shown: Shown) -> tuple[Integers, Integers]:
-    """The paper's ranking: noise only where there are events, so that all that is there stays there."""
+    """The paper's ranking: noise only where there are events: all that is there stays there."""
     beyond = np.where(shown.exact > 0, 0, -shown.numbers.max() - 1)
     return shown.exact + beyond, shown.numbers + beyond
 
@@ -357,7 +357,7 @@ def _by_top(tops: Tops) -> str:
         f"Mean Jaccard distance of the true and the noisy top n, impressions, queries with more than {FEW} values "
         "(figure 4f): among the values that have events, which are returned whole where they are fewer than n · "
         "among the whole domain, as a report has it, where what is shown as 0 is not in the list. Most counts are 1, "
-        "and equal ones stand in the order of the domain, so that also a true list is partly chance.\n\n"
+        "and equal ones stand in the order of the domain, so even a true list is partly chance.\n\n"
         + table(["n", *columns], lines)
     )
 
@@ -488,7 +488,7 @@ budget = "none"
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """A question to the report of a quarter, and the query that somebody without privacy would write."""
+    """A question to the report of a quarter, and the query that would be written without privacy."""
 
     name: str
     attribute: str | None
@@ -616,7 +616,7 @@ def _asked_time(session: Session, asked: ReportRequest) -> float:
 
 
 def noise() -> str:
-    """Cells a second, drawn as a seal draws them: a keyed source for each vector."""
+    """Cells per second, drawn as a seal draws them: a keyed source for each vector."""
     sizes = {VALUES: 1000, 10: 1000}
     best = side_by_side({f"{size}": partial(_drawn, size, n) for size, n in sizes.items()}, repeats=7)
     lines = []
@@ -625,10 +625,10 @@ def noise() -> str:
         target = (f"≥ {TARGET:,}", "met" if rate >= TARGET else "missed") if size == VALUES else ("", "")
         lines.append((f"vectors of {size:,} values", f"{rate:,.0f}", milliseconds(seconds / n), *target))
     return (
-        "## Noise of reports: cells a second\n\n"
+        "## Noise of reports: cells per second\n\n"
         "Canonical noise, epsilon 1: a keyed source for each vector (a statistic of an entity by an attribute in one "
         "atomic range), as a seal is drawn, up to the list of counts that is stored.\n\n"
-        + table(["vectors", "cells a second", "a vector", "target", "verdict"], lines)
+        + table(["vectors", "cells per second", "per vector", "target", "verdict"], lines)
     )
 
 

@@ -78,7 +78,7 @@ SOURCES = (
 class Pairs:
     """Distinct (person, key) pairs, each person's together and in that person's random order of keys.
 
-    The order is the product's. Sorted once, so that any bound on any set of keys costs one pass and not one sort.
+    The order is the product's. Sorted once: any bound on any set of keys costs one pass and not one sort.
     """
 
     persons: NDArray[np.int32]
@@ -315,7 +315,7 @@ def _introduction(trials: int) -> str:
         f"{trials} trials. The paper's measures: recall, which is the number of counts released, and precision, here "
         "the share of the released counts within 10 % of the true count, people not bounded. A count is *accurate* if "
         "it is.\n\n"
-        "- **PCR**: `PrivateCountRelease` as it is, limit 10,000 and relative error 0.1. It is told nothing about the "
+        "- **PCR**: `PrivateCountRelease` as it is, limit 10,000 and relative error 0.1. It knows nothing about the "
         "data.\n"
         "- **PCR as printed**: the paper's Algorithm 2 with its delta of 1e-11 for every pick, in floating point.\n"
         "- **Plume**: the paper's rival. Half of rho selects keys (`GaussianRule`, each person in at most m), half "

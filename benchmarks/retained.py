@@ -58,7 +58,7 @@ def laplace_fast(data: Synthetic, max_keys: int, bounded: Integers) -> Released:
 
 def gaussian_halves(data: Synthetic, max_keys: int, bounded: Integers) -> Released:
     keys = _selected(GaussianRule(total=RHO / 2, delta=DELTA / 2, max_keys=max_keys), bounded)
-    # Nobody is in more keys than were selected, and which were is public: a smaller bound is free.
+    # No person is in more keys than were selected, and which were is public: a smaller bound is free.
     most = max(1, min(max_keys, len(keys)))
     return _noisy(keys, _bounded_again(data, keys, most), DiscreteGaussian(most / RHO))
 
@@ -188,7 +188,7 @@ def _paper(curve: Curve) -> str:
     absolute = curve[PLUME, 1].absolute / curve[PLUME, least].absolute
     worse = [curve[FAST, bound].mean / curve[PLUME, bound].mean for bound in BOUNDS if curve[PLUME, bound].retained]
     return (
-        "The paper gives no formula for its threshold, so that the numbers of retained keys need not agree with its "
+        "The paper gives no formula for its threshold, so the numbers of retained keys need not agree with its "
         f"table. In its pipeline L = 1 has {relative:.1f} times the mean error of the best L, {best}, and "
         f"{absolute:.1f} times the absolute error over all keys of the best L for that, {least}; the paper has 19 and "
         "2.4, of 10^7 people. Without the second bounding the mean error is "

@@ -97,7 +97,7 @@ def _wait_for(url: str) -> None:
     raise TimeoutError(url)
 
 
-# -- questions that nobody has asked --
+# -- new questions --
 
 
 def _new(plain: duckdb.DuckDBPyConnection, service: str, key: str, events: int) -> str:
@@ -157,11 +157,11 @@ def _again(service: str, empty: str, key: str) -> str:
     rows = [(name, f"{rate:,.0f}", f"{rate / base:.2f}", *_judged(name, rate / base)) for name, rate in rates.items()]
     return (
         "## Repeats over HTTP\n\n"
-        f"Calls a second, {CONNECTIONS} connections, one process each, the best of {TURNS} turns of {SECONDS} s. A "
-        "repeat is remembered by the service while nobody changes the ledger. The last row is measured while somebody "
-        "else asks new questions, one after the other: each commit makes the service look repeats up anew, and the "
+        f"Calls per second, {CONNECTIONS} connections, one process each, the best of {TURNS} turns of {SECONDS} s. A "
+        "repeat is remembered by the service while the ledger stays as it is. The last row is measured while another "
+        "client asks new questions, one after the other: each commit makes the service look repeats up again, and the "
         "engine has its share of the two cores.\n\n"
-        + table(["what", "a second", "of the empty route", "target", "verdict"], rows)
+        + table(["what", "per second", "of the empty route", "target", "verdict"], rows)
     )
 
 
@@ -173,7 +173,7 @@ def _judged(name: str, ratio: float) -> tuple[str, str]:
 
 @contextmanager
 def _spending(service: str, key: str) -> Iterator[None]:
-    """Somebody asks new questions meanwhile."""
+    """Another client asks new questions meanwhile."""
     stopped = threading.Event()
 
     def ask() -> None:
@@ -228,7 +228,7 @@ class Line:
 
 
 def hammered(url: str, request: bytes) -> float:
-    """Calls a second, each connection sending its next one when it has an answer."""
+    """Calls per second, each connection sending its next one when it has an answer."""
     lines = {line.socket.fileno(): line for line in (Line(url) for _ in range(CONNECTIONS))}
     poller = select.epoll()
     for descriptor, line in lines.items():

@@ -22,9 +22,9 @@ def report() -> str:
         "sight, for one unit. A group that stands so much higher has about an even chance to be shown. No noise is "
         "involved: these numbers are the same in every run.\n\n"
         + table(
-            ["groups a person", "Rogers et al. (2021), as printed", "`unknown_laplace`", "`unknown_gaussian`"], rows
+            ["groups per person", "Rogers et al. (2021), as printed", "`unknown_laplace`", "`unknown_gaussian`"], rows
         )
-        + f"\nWith any number of groups a person (`unknown_gumbel`): {gumbel.gap(100)} at a cutoff of 100 rows, "
+        + f"\nWith any number of groups per person (`unknown_gumbel`): {gumbel.gap(100)} at a cutoff of 100 rows, "
         f"{gumbel.gap(1000)} at 1000.\n"
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 def side_by_side(contestants: dict[str, Callable[[], Any]], *, repeats: int, calls: int = 1) -> dict[str, float]:
     """The best time of one call of each, in seconds.
 
-    The contestants take turns within every repeat, so that a slow moment of the machine meets all of them.
+    The contestants take turns within every repeat: a slow moment of the machine meets all of them.
     `calls` in a row are timed together where one is too short for the clock.
     """
     best = dict.fromkeys(contestants, float("inf"))

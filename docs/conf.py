@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 # The menu: a page, and what stands below it under each caption. A pattern stands for its pages in alphabetical order.
 NAVIGATION = {
     "docs/index": {
-        "Tutorials": ["/docs/tutorials/ten-minutes", "/docs/notebooks/first-questions"],
+        "Tutorials": [
+            "/docs/tutorials/ten-minutes",
+            "/docs/tutorials/everyday-questions",
+            "/docs/notebooks/first-questions",
+        ],
         "How-to": [
             "/docs/how-to/serve-it",
             "/docs/how-to/give-rights",

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/pictures/ from the demo's generated people: `python docs/pictures.py`.
 
-The charts are the ones that users get. Only the randomness is fixed, so that a second run writes the same files.
+The charts are the ones that users get. Only the randomness is fixed: a second run writes the same files.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def draw(target: Path) -> None:
     target.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory() as state,  # every run has the same ledger, whose last fence is ahead of it
+        mock.patch.dict("os.environ", {"XDG_STATE_HOME": state}),
         contextlib.chdir(folder),  # the path of a source is part of a release, and so of its noise
         mock.patch("os.urandom", fixed_bytes(b"pictures of the docs")),
     ):

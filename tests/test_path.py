@@ -6,40 +6,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import sfumato
+from sfumato.query.request import RequestLike, TopK
 from sfumato.session import Session
 from tests.helpers import adverts
+from tests.helpers.tracing import traced
 from tests.helpers.worlds import NOW, World, new_world
 
-SRC = str(Path(sfumato.__file__).parent)
-MAX_FUNCTIONS = 200
+MAX_FUNCTIONS, MAX_READING = 200, 45
 QUESTION = "SELECT article, members FROM engagements GROUP BY article LIMIT 3"
-
-
-@contextmanager
-def traced(seen: Counter[str]) -> Iterator[None]:
-    """Count the calls of every function of Sfumato by file and name."""
-
-    def note(frame: Any, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SRC) and not code.co_name.startswith("<"):
-            seen[f"{Path(code.co_filename).relative_to(SRC)}:{code.co_qualname}"] += 1
-
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
 
 
 @pytest.fixture
@@ -47,15 +28,27 @@ def world(tmp_path: Path) -> World:
     return new_world(tmp_path / "world")
 
 
-def test_one_answer_visits_few_functions(world: World) -> None:
+def visited(session: Session, request: RequestLike) -> Counter[str]:
+    """What one answer visits, where caches are filled and the question is new."""
+    session.ask("SELECT region, members FROM engagements GROUP BY region", analyst="anna")
     seen: Counter[str] = Counter()
+    with traced(seen):
+        session.ask(request, analyst="anna")
+    return seen
+
+
+def test_one_answer_visits_few_functions(world: World) -> None:
     with world.open() as session:
-        session.ask("SELECT region, members FROM engagements GROUP BY region", analyst="anna")  # fills caches
-        with traced(seen):
-            session.ask(QUESTION, analyst="anna")
+        seen = visited(session, TopK("engagements", by="article", measure="members", k=3))
     listed = "\n".join(sorted(seen))
     files = {name.partition(":")[0] for name in seen}
     assert len(seen) <= MAX_FUNCTIONS, f"{len(seen)} functions in {len(files)} files\n{listed}"
+
+
+def test_reading_sql_visits_few_functions_more(world: World) -> None:
+    with world.open() as session:
+        seen = visited(session, QUESTION)
+    assert len(seen) <= MAX_FUNCTIONS + MAX_READING, "\n".join(sorted(seen))
 
 
 def test_the_clock_is_read_once_per_call(world: World) -> None:

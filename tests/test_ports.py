@@ -29,6 +29,8 @@ from tests.toys.mechanism import ToyMechanism
 from tests.toys.statistic import Regulars
 from tests.toys.store import ToyStore
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 TOYS = Path(__file__).parent / "toys"
 
 CONFIG = """

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sfumato.errors import ConfigError, Conflict, InvalidArgument, LedgerSetBack, NotFound
+from sfumato.errors import (
+    ConfigError,
+    Conflict,
+    InvalidArgument,
+    LedgerSetBack,
+    NotFound,
+    NotSupported,
+    SfumatoError,
+    TableNotFound,
+)
 from sfumato.problems import COMMAND_LINE_TYPES, PROBLEM_TYPES, problem, problem_type, read_problem
 
 
@@ -18,6 +27,7 @@ def test_a_configuration_never_travels_over_http() -> None:
         "title": "Configuration",
         "status": 500,
         "detail": "tables.t.max_k: must be at least 1",
+        "argument": "tables.t.max_k",
     }
 
 
@@ -28,10 +38,22 @@ def test_only_the_owner_gets_the_words_of_every_error(error: Exception) -> None:
     assert replace(own, detail="") == replace(seen, detail="")
 
 
-@pytest.mark.parametrize("error", [InvalidArgument("rows", "must be at least 1"), Conflict("used before", reused=True)])
-def test_a_problem_is_read_back(error: Exception) -> None:
+ERRORS = (
+    InvalidArgument("rows", "must be at least 1"),
+    InvalidArgument("level", "must be one of day, week", nearest="day"),
+    NotSupported("members has no column 'artcle'", "group_by", nearest="article"),
+    NotSupported("this question has no private form"),
+    TableNotFound("there is no table 'engagement'", "engagement", nearest="engagements"),
+    Conflict("used before", reused=True),
+)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_problem_is_read_back(error: SfumatoError) -> None:
     found = read_problem(problem(error).to_dict())
-    assert (type(found), str(found)) == (type(error), str(error))
+    assert (type(found), str(found), found.nearest) == (type(error), str(error), error.nearest)
+    for field in ("argument", "field", "problem"):
+        assert getattr(found, field, None) == getattr(error, field, None)
 
 
 def test_names_are_unique_and_those_of_the_command_line_are_not_read() -> None:

@@ -22,10 +22,13 @@ from sfumato.query.predicate import NOTHING as NO_ROWS
 from sfumato.query.predicate import Predicate, prune
 from sfumato.query.request import filter_json
 from sfumato.session import Session
+from sfumato.wire import Answer
 from tests.helpers.advertised import BY_DAY
 from tests.helpers.rights import ATTEMPTS, MALLORY, new_rights
 from tests.helpers.worlds import NOW, World, new_world, spent
 from tests.query.test_predicate import filters
+
+pytestmark = pytest.mark.slow  # many services
 
 FREE = "\n[analysts.mallory]\nbudget = 'partner'\n"
 STAFF = sf.TopK("payroll", by="article", measure="staff", k=3)
@@ -36,12 +39,14 @@ OCTOBER = {"start": "2026-10-01", "end": "2026-11-01"}
 
 
 def told(session: Session, door: str, request: Any) -> tuple[type, str] | str:
-    """What mallory gets: the refusal, or that there was an answer."""
+    """What mallory gets: the refusal, or that there was an answer; of the policy, with its rows."""
     try:
-        getattr(session, door)(request, analyst="mallory")
+        got = getattr(session, door)(request, analyst="mallory")
     except SfumatoError as error:
         return type(error), str(error)
-    return "an answer"
+    if isinstance(got, Answer) and got.receipt.mechanism == "policy":
+        return f"of the policy: {got.rows}"
+    return "of the policy" if getattr(got, "mechanism", "") == "policy" else "an answer"
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +332,7 @@ class TestRows:
                 r"analysts.mallory.where: payroll has no column 'n'.*; list the tables that",
             ),
             ('where = "member_id = 7"', r"analysts.mallory.where: people are counted, not named"),
-            ("where = \"region LIKE 'e%'\"", r"analysts.mallory.where: LIKE has no private form"),
+            ("where = \"region SIMILAR TO 'e%'\"", r"analysts.mallory.where: SIMILAR TO is not supported yet"),
             ("where = \"region = 'emea' LIMIT 3\"", r"analysts.mallory.where: a filter is what stands after WHERE"),
             ("where = \"region = 'emea') OR (TRUE\"", r"analysts.mallory.where: this could not be read as SQL"),
             ("where = \"n = 'x'\"\ntables = ['engagements']", r"analysts.mallory.where: n is compared with something"),

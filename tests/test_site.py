@@ -142,3 +142,22 @@ def test_the_charts_are_shown(pages):
     for picture in pictures:
         assert picture.name in shown
         assert picture.stat().st_size < 100_000
+
+
+DRAW_TWICE = """
+import pathlib, runpy, sys
+draw = runpy.run_path(sys.argv[1])["draw"]
+for target in sys.argv[2:]:
+    draw(pathlib.Path(target))
+"""
+
+
+@pytest.mark.slow
+def test_pictures_are_the_same_when_they_are_drawn_again(tmp_path):
+    """On one machine: the ledger of every run is the same, and the user's state folder stays."""
+    targets = [tmp_path / "first", tmp_path / "second"]
+    command = [sys.executable, "-c", DRAW_TWICE, ROOT / "docs" / "pictures.py", *targets]
+    subprocess.run(command, check=True, timeout=300)
+    first, second = ({file.name: file.read_bytes() for file in target.iterdir()} for target in targets)
+    assert first.keys() == {file.name for file in (ROOT / "docs" / "pictures").iterdir()}
+    assert first == second

@@ -186,7 +186,7 @@ class Accidents:
         postgres.crash(self._homes[1])
 
     def __str__(self) -> str:
-        told = {
+        words_of = {
             "kill": "kills",
             "freeze": "freezes",
             "frozen inside a transaction": "of them inside a transaction",
@@ -194,4 +194,4 @@ class Accidents:
             "crash_ledger": "crash of the ledger's PostgreSQL",
             "crash_fence": "crash of the fence's PostgreSQL",
         }
-        return ", ".join(f"{self._counts[kind]} {words}" for kind, words in told.items() if self._counts[kind])
+        return ", ".join(f"{self._counts[kind]} {words}" for kind, words in words_of.items() if self._counts[kind])

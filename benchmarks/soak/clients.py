@@ -118,10 +118,10 @@ class Seen:
         return total
 
     def __str__(self) -> str:
-        told = {"lost": "lost connections", "503": "503", "403": "refusals", "409": "409", "429": "429"}
+        words_of = {"lost": "lost connections", "503": "503", "403": "refusals", "409": "409", "429": "429"}
         failures = ", ".join(
             f"{self.counts[kind]} {words} (longest {self.longest_s[kind]:.1f} s)"
-            for kind, words in told.items()
+            for kind, words in words_of.items()
             if self.counts[kind]
         )
         counts = self.counts

@@ -2,41 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sqlglot import exp
 
-from sfumato.config import RIGHTS, Config, Reference, ReportSettings, TableSettings
+from sfumato.config import RIGHTS, Config, PublicSettings, Reference, ReportSettings, TableSettings
 from sfumato.engines import ColumnType, Engine, open_engine
-from sfumato.errors import ConfigError, EngineFailed, NotSupported
+from sfumato.engines.places import public_places, table_places
+from sfumato.errors import ConfigError, EngineFailed, NeedsRestart, NotSupported
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import MAX_DOMAIN, Policy, TablePolicy
 from sfumato.query.predicate import EVERYTHING, Predicate
+from sfumato.query.public import MAX_PUBLIC_ROWS, PublicTable, read_public_rows
 from sfumato.query.sql import read_filter
+from sfumato.query.values import json_value
+from sfumato.wire import ColumnInfo, MeasureInfo, PublicColumn, PublicRow, TableRow
 
 MAX_ENTITIES = 1_000_000
 
 
 class Catalog:
-    """Open engines, and the policy over them."""
+    """Open engines, and the policy over them. With `opened`, it is another policy over the engines of that catalog."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, opened: Catalog | None = None) -> None:
         self._config = config
         self._engines: dict[str, Engine] = {}
+        self._opened: dict[str, EngineTables] = {}
         self._policy: tuple[tuple[str, ...], Policy] = ((), Policy())
+        self._public: dict[str, PublicTable] = {}
         self._limits = {name: config.tables_of(name) for name in config.analysts}
         self._views: dict[tuple[frozenset[str] | None, str | None], tuple[Policy, Policy]] = {}
         try:
             for name in config.engines:
-                self._engines[name] = self._open(name)
+                self._engines[name] = self._open(name) if opened is None else opened.lend(name, config)
+                self._opened[name] = tables_read(config, name) if opened is None else opened._opened[name]
             self._domains = {name: dict(self._references(table)) for name, table in config.tables.items()}
             self._listed = {name: dict(self._attributes(report)) for name, report in config.reports.items()}
         except BaseException:
-            self.close()
+            if opened is None:
+                self.close()
             raise
+
+    def lend(self, engine: str, config: Config) -> Engine:
+        """An open engine, for a configuration that reads no more of it than it was opened with."""
+        read, opened = tables_read(config, engine), self._opened.get(engine)
+        if opened is None:
+            raise NeedsRestart(f"engines.{engine}")
+        for name, source in read.sources.items():
+            same = opened.sources.get(name) == source and opened.types.get(name) == read.types.get(name)
+            if not same:
+                raise NeedsRestart(f"tables.{name}")
+        return self._engines[engine]
 
     def engine(self, table: str) -> Engine:
         return self._engines[self._config.tables[table].engine]
@@ -76,13 +95,38 @@ class Catalog:
     def policy(self, now: datetime) -> Policy:
         """What may be asked at a moment, which names the data versions; built once for each of them."""
         tables = self._config.tables
-        versions = tuple(table.version.at(now) for table in tables.values())
+        states = [each.version for each in tables.values()] + [each.version for each in self._config.public.values()]
+        versions = tuple(state.at(now) for state in states)
         if self._policy[0] != versions:
-            moment = zip(tables.items(), versions, strict=True)
+            public = {name: self._public_table(each, now) for name, each in self._config.public.items()}
+            moment = zip(tables.items(), versions, strict=False)
             # A table without measures is there for reports alone.
-            policies = {name: self._table(table, version) for (name, table), version in moment if table.measures}
-            self._policy = (versions, Policy(policies, tuple(self._config.reports)))
+            policies = {
+                name: self._table(table, version, public) for (name, table), version in moment if table.measures
+            }
+            self._policy = (versions, Policy(policies, tuple(self._config.reports), public))
         return self._policy[1]
+
+    def _public_table(self, settings: PublicSettings, now: datetime) -> PublicTable:
+        """A public table as it is in the version of a moment. Its rows are read once per version."""
+        name, version, config = settings.name, settings.version.at(now), self._config
+        known = self._public.get(name)
+        if known is None or known.version != version:
+            engine = self._engines[settings.engine]
+            schema = engine.schema(name)
+            for problem in settings.problems(schema):
+                raise problem
+            people = [table for table in config.tables if table_places(config, table) & public_places(config, name)]
+            if people:
+                words = f"has the rows of {people[0]}, a table about people, and cannot be public"
+                raise ConfigError(f"tables.{name}.source", words)
+            columns = settings.columns(schema)
+            query = exp.select(*(exp.column(each, quoted=True) for each in columns))
+            rows = engine.run(query.from_(exp.table_(name, quoted=True)).limit(MAX_PUBLIC_ROWS + 1))
+            origin = engine.origin(config.engines[settings.engine], settings.source, config.folder)
+            read = read_public_rows(name, settings.key, columns, rows)
+            known = self._public[name] = replace(read, version=version, source=origin)
+        return known
 
     def policy_of(self, analyst: str, now: datetime) -> Policy:
         """What an analyst may ask at a moment: other tables are not in it. The same object while it is the same."""
@@ -101,7 +145,7 @@ class Catalog:
             reports = [
                 name for name, report in self._config.reports.items() if tables is None or report.table in tables
             ]
-            known = self._views[tables, who.where] = policy, Policy(policies, tuple(reports))
+            known = self._views[tables, who.where] = policy, Policy(policies, tuple(reports), policy.public)
         return known[1]
 
     def _row_filter(self, analyst: str, table: TablePolicy) -> Predicate:
@@ -123,6 +167,8 @@ class Catalog:
         for name, table in self._config.tables.items():
             engine = self.engine(name)
             yield from table.problems(engine.schema(name), self._domains[name], engine.abilities)
+        for name, public in self._config.public.items():
+            yield from public.problems(self._engines[public.engine].schema(name))
 
     def right_problems(self, now: datetime) -> Iterator[ConfigError]:
         """Every analyst whose `where` does not fit a table that she may ask about."""
@@ -143,28 +189,20 @@ class Catalog:
 
     def _open(self, name: str) -> Engine:
         """An engine with the tables that live there, and the public tables that list their domains."""
-        config = self._config
-        tables = {table.name: table for table in config.tables.values() if table.engine == name}
-        sources = {table: settings.source for table, settings in tables.items()}
-        public = list(_public_tables(config, tables))
-        for _, source in public:
-            sources.setdefault(source, source)
-        types = {table: written_types(settings) for table, settings in tables.items()}
-        for report in config.reports.values():
-            if report.table in types:  # columns of counts that reports add up are whole numbers
-                types[report.table] |= {each.column: "integer" for each in report.statistics.values() if each.column}
+        config, read = self._config, tables_read(self._config, name)
         try:
-            return open_engine(config.engines[name], sources, folder=config.folder, types=types)
+            return open_engine(config.engines[name], read.sources, folder=config.folder, types=read.types)
         except EngineFailed as failed:
-            for setting, source in public:
-                if source == failed.table and source not in tables:
-                    raise ConfigError(setting, failed.problem) from None
+            for setting, source in read.public:
+                if source == failed.table and source not in read.types:
+                    raise ConfigError(setting, failed.problem, nearest=failed.nearest) from None
             raise
 
-    def _table(self, table: TableSettings, version: str) -> TablePolicy:
+    def _table(self, table: TableSettings, version: str, public: Mapping[str, PublicTable]) -> TablePolicy:
         engine = self.engine(table.name)
         policy = table.policy(engine.schema(table.name), self._domains[table.name], version, engine.abilities)
-        return replace(policy, source=self.origin(table.name))
+        beside = {name: each for name, each in public.items() if self._config.public[name].engine == table.engine}
+        return replace(policy, source=self.origin(table.name), public=beside)
 
     def _references(self, table: TableSettings) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for name, column in table.columns.items():
@@ -180,6 +218,32 @@ class Catalog:
                 where = f"reports.{report.name}.attributes.{name}.domain"
                 domain = _read_values(self._engines[table.engine], domain, where)
             yield name, domain or ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTables:
+    """What an engine reads: the source of each table, the types that the owner wrote, and who names public tables."""
+
+    sources: Mapping[str, str]
+    types: Mapping[str, Mapping[str, str]]
+    public: Sequence[tuple[str, str]]
+
+
+def tables_read(config: Config, engine: str) -> EngineTables:
+    """What one engine reads for a configuration."""
+    tables = {table.name: table for table in config.tables.values() if table.engine == engine}
+    sources = {table: settings.source for table, settings in tables.items()}
+    dimensions = {name: each for name, each in config.public.items() if each.engine == engine}
+    sources |= {name: each.source for name, each in dimensions.items()}
+    public = list(_public_tables(config, tables))
+    for _, source in public:
+        sources.setdefault(source, source)
+    types: dict[str, dict[str, str]] = {table: written_types(settings) for table, settings in tables.items()}
+    types |= {name: dict(each.types) for name, each in dimensions.items()}
+    for report in config.reports.values():
+        if report.table in types:  # columns of counts that reports add up are whole numbers
+            types[report.table] |= {each.column: "integer" for each in report.statistics.values() if each.column}
+    return EngineTables(sources, types, public)
 
 
 def _public_tables(config: Config, tables: Mapping[str, TableSettings]) -> Iterator[tuple[str, str]]:
@@ -216,3 +280,29 @@ def _read_values(engine: Engine, reference: Reference, where: str) -> tuple[Any,
     if not 1 <= len(values) <= MAX_DOMAIN:
         raise ConfigError(where, f"must list 1 to {MAX_DOMAIN} values")
     return values
+
+
+def describe_tables(policy: Policy) -> tuple[list[TableRow], list[PublicRow]]:
+    """What a policy allows to ask about, as it travels: tables of people, and public ones."""
+    public = [
+        PublicRow(each.name, each.key, [PublicColumn(name=name, type=kind) for name, kind in each.columns.items()])
+        for each in policy.public.values()
+    ]
+    return [_describe(table) for table in policy.tables.values()], public
+
+
+def _describe(table: TablePolicy) -> TableRow:
+    columns = [
+        ColumnInfo(
+            name=column.name,
+            type=column.type,
+            domain="unknown" if column.domain is None else [json_value(value) for value in column.domain],
+            max_groups=column.max_groups,
+        )
+        for column in table.columns.values()
+    ]
+    measures = [
+        MeasureInfo(name=measure.name, counts=measure.counts, max_per_unit=measure.max_per_unit)
+        for measure in table.measures.values()
+    ]
+    return TableRow(table.name, table.privacy_unit, columns, measures)

@@ -21,6 +21,7 @@ from sfumato.errors import (
     Conflict,
     EngineFailed,
     Failed,
+    GoverningOff,
     InvalidArgument,
     LedgerBusy,
     LedgerFailed,
@@ -56,7 +57,8 @@ PROBLEM_TYPES = (
     ProblemType(
         *("not-supported", "Not supported", 422, NotSupported),
         "The question has no private form here, or it breaks the table's policy. Nothing was read and nothing was "
-        "charged. The detail names what is wrong, and the nearest question that can be asked.",
+        "charged. The detail names what is wrong, and the nearest question that can be asked. Each request in `try` "
+        "can be sent as it is. For SQL that cannot be read, `line` and `column` say where.",
     ),
     ProblemType(
         *("budget-exhausted", "Budget exhausted", 403, BudgetExhausted),
@@ -89,7 +91,8 @@ PROBLEM_TYPES = (
     ProblemType(
         *("table-not-found", "Table not found", 404, TableNotFound),
         "There is no table of this name, or you may not use it: the two get the same problem. Nothing was read and "
-        "nothing was charged. The detail names the tables that you may use.",
+        "nothing was charged. The detail names the tables that you may use. Each request in `try` can be sent as it "
+        "is.",
     ),
     ProblemType(
         *("rate-limited", "Rate limited", 429, RateLimited),
@@ -98,7 +101,13 @@ PROBLEM_TYPES = (
     ),
     ProblemType(
         *("invalid-argument", "Invalid argument", 400, InvalidArgument),
-        "The call makes no sense: a body that is not JSON, or a parameter out of range. The detail names it.",
+        "The call makes no sense: a body that is not JSON, or a parameter that is unknown or out of range. The detail "
+        "names it.",
+    ),
+    ProblemType(
+        *("not-acceptable", "Not acceptable", 406, InvalidArgument),
+        "`Accept` allows none of the media types that an answer has. The detail lists them. Nothing was read and "
+        "nothing was charged.",
     ),
     ProblemType(
         *("too-large", "Too large", 413, InvalidArgument),
@@ -107,6 +116,17 @@ PROBLEM_TYPES = (
     ProblemType(
         *("method-not-allowed", "Method not allowed", 405, InvalidArgument),
         "The path exists, but not for this method. `Allow` lists the methods that it has.",
+    ),
+    ProblemType(
+        *("governing-off", "Governing over HTTP is off", 403, GoverningOff),
+        "Keys and grants are made with the command line, `sfumato keys create` and `sfumato budget grant`. The owner "
+        "can allow it over HTTP: `[console] govern = true`. Revoking a key always works.",
+        "keys and grants are made with the command line: [console] govern is not true",
+    ),
+    ProblemType(
+        *("misdirected", "Misdirected request", 421, InvalidArgument),
+        "The request is for another host than this service has. Use the address that the owner gave. For the owner: "
+        "`[service] origin` is how people reach the service behind its proxy, and the proxy must pass on `Host`.",
     ),
     ProblemType(
         *("engine-failed", "Engine failed", 503, EngineFailed),
@@ -174,13 +194,27 @@ def problem(error: Exception, kind: ProblemType | None = None, *, to_owner: bool
     The owner, at the command line, gets the words of every error; callers over HTTP get the `detail` of its kind.
     """
     kind = kind or problem_type(error, to_owner=to_owner)
-    detail = str(error) if to_owner else kind.detail or str(error)
+    has_own_words = to_owner or not kind.detail
+    detail = str(error) if has_own_words else kind.detail
     record = Problem(type=PLACE + kind.name, title=kind.title, status=kind.status, detail=detail)
+    if has_own_words:
+        record = replace(record, **_handles(error))
+    if isinstance(error, NotSupported) and error.at is not None:
+        record = replace(record, line=error.at[0], column=error.at[1])
+    if isinstance(error, NotSupported | TableNotFound) and error.instead:
+        record = replace(record, instead=[dict(request) for request in error.instead])
     if not isinstance(error, BudgetExhausted):
         return record
     charges = {"asked": error.asked, "left": error.left}
     known = {name: charge for name, charge in charges.items() if isinstance(charge, Charge)}
     return replace(record, **known, resets=error.resets, instead=[dict(request) for request in error.instead])
+
+
+def _handles(error: Exception) -> dict[str, str]:
+    """What the words of an error name, as fields."""
+    refused = (getattr(error, name, None) for name in ("argument", "field", "setting"))
+    handles = {"argument": next(filter(None, refused), None), "nearest": getattr(error, "nearest", None)}
+    return {name: value for name, value in handles.items() if value}
 
 
 def read_problem(serial: Mapping[str, Any]) -> SfumatoError:
@@ -201,7 +235,15 @@ def read_problem(serial: Mapping[str, Any]) -> SfumatoError:
         )
     if error is Conflict:
         return Conflict(detail, reused=name == "key-reused")
+    argument, near = serial.get("argument"), serial.get("nearest")
+    problem = detail.removeprefix(f"{argument}: ").removesuffix(f"; did you mean {near}?")
     if error is InvalidArgument:
-        argument, _, words = detail.partition(": ")
-        return InvalidArgument(argument, words) if words else InvalidArgument("call", detail)
-    return error(detail)
+        return InvalidArgument(argument or "call", problem, nearest=near)
+    if error is NotSupported:
+        at = (int(serial["line"]), int(serial["column"])) if {"line", "column"} <= serial.keys() else None
+        return NotSupported(problem, argument or "", nearest=near, at=at, instead=serial.get("try", ()))
+    found = error(detail)
+    found.nearest = near
+    if isinstance(found, TableNotFound):
+        found.instead = tuple(serial.get("try", ()))
+    return found

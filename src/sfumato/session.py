@@ -7,24 +7,31 @@ reads the clock once.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import partial
 from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
 
 from msgspec.structs import replace as replace_fields
 
-from sfumato.accounting import NOTHING, Charge
+from sfumato.accounting import NOTHING
 from sfumato.accounting.numbers import whole
-from sfumato.answer import PlannedRequest, Planner, answer, answer_listing, filter_text
-from sfumato.catalog import Catalog
+from sfumato.answer import (
+    PlannedRequest,
+    Planner,
+    answer,
+    answer_listing,
+    answer_metadata,
+    answer_public,
+    find_notes,
+)
+from sfumato.catalog import Catalog, describe_tables
 from sfumato.config import RIGHTS, Config, Right, Role, load_config, noise_key, sort_roles
-from sfumato.errors import Conflict, InvalidArgument, NotFound, SfumatoError
+from sfumato.errors import Conflict, NotFound, NotSupported, Refused, SfumatoError, TableNotFound
 from sfumato.explain import find_guarantee
 from sfumato.ledger import (
-    Account,
     EarlierCall,
     IdempotentCall,
     Ledger,
@@ -35,42 +42,45 @@ from sfumato.ledger import (
 )
 from sfumato.ledger.cells import Seals
 from sfumato.ledger.policy_trail import record_policy
+from sfumato.ledger.types import KeptRequest, Movements
 from sfumato.mechanisms import Step
+from sfumato.oversight import Oversight
 from sfumato.query.listing import read_listing
-from sfumato.query.policy import Policy, TablePolicy
+from sfumato.query.metadata import Metadata, read_explained, read_metadata
+from sfumato.query.parameters import Params
+from sfumato.query.policy import Policy
 from sfumato.query.reports.request import ReportKeywords, report_question, takes_report_keywords
 from sfumato.query.request import RequestLike
-from sfumato.query.values import json_value
+from sfumato.query.sql import bind_request, read_public
+from sfumato.recall import Recalls, read_cursor
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
-from sfumato.spending import Runtime, forfeit
+from sfumato.spending import Runtime, forfeit, reserve_together
+from sfumato.statements import CHANGED, count_answers, join_answers, join_estimates
 from sfumato.wire import (
     Answer,
     BudgetReport,
     ChargeRange,
     Charges,
-    ColumnInfo,
+    EntityPage,
     Estimate,
     Guarantee,
     Me,
-    MeasureInfo,
+    Questions,
     Report,
-    StoredAnswer,
-    TableRow,
+    ReportInfo,
     Tables,
     Visible,
 )
 
 CLOSED_CALL = "the call with this Idempotency-Key was closed without an answer; ask again with a new key"
 
-Part: TypeAlias = Literal["ledger", "engines"]
-PARTS: tuple[Part, ...] = get_args(Part)
+SessionPart: TypeAlias = Literal["ledger", "engines"]
+PARTS: tuple[SessionPart, ...] = get_args(SessionPart)
 """What every answer needs."""
 
-_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
-
-class Session:
+class Session(Oversight):
     """The doors of one configuration. Thread-safe; a context manager."""
 
     def __init__(
@@ -96,6 +106,7 @@ class Session:
             engines = {name: self._catalog.engine(name) for name in self.config.tables}
             self._runtime = Runtime(engines, self._ledger, key, noise_key.epoch(key))
             self._planner = Planner(self.config, self._catalog, self._runtime.epoch)
+            self._recalls = Recalls(self.config, self._catalog, self._ledger)
             self._reports = Reports(self.config, self._catalog, Seals(self._ledger), key)
             if finish:
                 self.finish()
@@ -103,82 +114,136 @@ class Session:
             self.close()
             raise
 
-    def ask(self, request: RequestLike, *, analyst: str, call: IdempotentCall | None = None) -> Answer:
+    def under(self, config: Config) -> Session:
+        """A session under another policy, over the engines and the ledger of this one. This one stays as it is.
+
+        Raises `ConfigError` where the policy does not fit the live tables, or needs more of them than was opened. Only
+        the first session is to be closed.
+        """
+        now, other = self._clock(), copy(self)
+        other.config, other._catalog = config, Catalog(config, self._catalog)
+        other._catalog.policy(now)
+        for problem in other._catalog.right_problems(now):
+            raise problem
+        other._planner = Planner(config, other._catalog, self._runtime.epoch)
+        other._recalls = Recalls(config, other._catalog, self.ledger)
+        other._reports = Reports(config, other._catalog, Seals(self.ledger), self._runtime.key, self._reports.quota)
+        record_policy(self.ledger, config, now)
+        return other
+
+    def ask(
+        self, request: RequestLike, *, analyst: str, params: Params | None = None, call: IdempotentCall | None = None
+    ) -> Answer:
         """A private answer to SQL, to a `TopK`, `Histogram` or `Total`, or to a request as JSON.
 
-        A `call` that was made before gives the answer that it gave then, also where the data has a new version since.
+        `params` are the values of `?` or `:name` in SQL. A `call` that was made before gives the answer that it gave
+        then, also where the data has a new version since.
         """
         self._check_right(analyst, "ask")
-        now = self._clock()
+        request, now = bind_request(request, params), self._clock()
         if call is not None:
-            earlier = self._runtime.ledger.earlier_call(self._own(analyst), call)
-            if earlier is not None:
+            earlier = self._runtime.ledger.earlier_parts(self._own(analyst), call)
+            if earlier:
                 return self._answer_again(earlier, request, analyst, now)
-        listing = read_listing(request, self._catalog.policy_of(analyst, now))
-        if listing is not None:
-            return answer_listing(listing, self._catalog.policy(now), self._budget(analyst, now).accounts[0])
-        planned = self._plan(request, analyst, now)
-        if call is None:
-            return answer(planned, self._runtime, now)
-        reply = answer(replace(planned, debit=replace(planned.debit, call=call)), self._runtime, now)
-        if not reply.receipt.repeat:
+        try:
+            free = self._answer_free(request, analyst, now)
+            if free is not None:
+                return free
+            planned = self._cheapest(self._planner.plan(request, analyst, now))
+        except (NotSupported, TableNotFound) as refusal:
+            self._planner.offer(refusal, request, analyst, now)
+            raise
+        if call is not None:
+            planned = planned.under(call)
+        if not planned.parts:
+            return answer(planned, self._runtime, now) if call is None else self._buy(planned, analyst, now)
+        reserve_together([part.debit for part in planned.parts], self._runtime.ledger, now)
+        return join_answers(planned, [self._buy(part, analyst, now, resume=True) for part in planned.parts])
+
+    def _buy(self, planned: PlannedRequest, analyst: str, now: datetime, *, resume: bool = False) -> Answer:
+        reply, call = answer(planned, self._runtime, now, resume=resume), planned.debit.call
+        if call is None or not reply.receipt.repeat:
             return reply
         # A repeat that another attempt of the same call has paid for is that attempt's answer.
         paid = self._runtime.ledger.earlier_call(self._own(analyst), call)
-        return reply if paid is None or paid.free else self._recall_call(paid, analyst, now) or reply
+        return reply if paid is None or paid.free else self._recall_call(paid, planned, analyst, now) or reply
 
-    def _plan(self, request: RequestLike, analyst: str, now: datetime) -> PlannedRequest:
-        """The planned request. A list of a domain whose histogram is paid for is read off that, for nothing."""
-        planned = self._planner.plan(request, analyst, now)
+    def _answer_free(self, request: RequestLike, analyst: str, now: datetime) -> Answer | None:
+        """What the policy and the ledger answer without a row; None where it is a question to the rows."""
+        policy, explained = self._catalog.policy_of(analyst, now), read_explained(request)
+        listing = None if explained is not None else read_listing(request, policy)
+        if listing is not None:
+            return answer_listing(listing, policy, self._budget(analyst, now).accounts[0])
+        if explained is not None:
+            lines = self._estimate(explained, analyst, now).lines()
+            metadata: Metadata | None = Metadata({"name": "text", "value": "text"}, [*lines.items()])
+        else:
+            metadata = read_metadata(request, policy, analyst)
+        if metadata is None and policy.public and (public := read_public(request, policy)) is not None:
+            return answer_public(public, self._budget(analyst, now).accounts[0])
+        return None if metadata is None else answer_metadata(metadata, self._budget(analyst, now).accounts[0])
+
+    def _cheapest(self, planned: PlannedRequest) -> PlannedRequest:
+        """A list of a domain whose histogram is paid for is read off that, for nothing."""
+        if planned.parts:
+            return replace(planned, parts=tuple(map(self._cheapest, planned.parts)))
         histogram = planned.histogram
         return planned if histogram is None or not self._runtime.ledger.has_paid(histogram.debit) else histogram
 
-    def recall(self, digest: str, *, analyst: str) -> Answer:
+    def recall(self, digest: str, *, analyst: str, now: datetime | None = None) -> Answer:
         """An answer that this analyst was given before, with its first receipt. Free; no row is read.
 
-        `NotFound` also where she may not ask about its table, or about all its rows, any more.
+        `NotFound` also where she may not ask about its table, or about all its rows, any more. `now` is when she asks.
         """
         self._check_right(analyst, "recall")
-        return self._recall(digest, analyst, self._clock())
+        return self._recall(digest, analyst, now or self._clock())
 
-    def estimate(self, request: RequestLike, *, analyst: str) -> Estimate:
+    def estimate(self, request: RequestLike, *, analyst: str, params: Params | None = None) -> Estimate:
         """What a request would cost this analyst and how accurate it would be. Free; no row is read."""
         self._check_right(analyst, "estimate")
-        now = self._clock()
-        if read_listing(request, self._catalog.policy_of(analyst, now)) is not None:
+        request, now = bind_request(request, params), self._clock()
+        try:
+            return self._estimate(request, analyst, now)
+        except (NotSupported, TableNotFound) as refusal:
+            self._planner.offer(refusal, request, analyst, now)
+            raise
+
+    def _estimate(self, request: RequestLike, analyst: str, now: datetime) -> Estimate:
+        if self._answer_free(request, analyst, now) is not None:
             left = self._budget(analyst, now).accounts[0].left
             free = ChargeRange(NOTHING, NOTHING)
             return Estimate(mechanism="policy", charge=free, error95={}, left=left, answers_left=None)
-        planned = self._plan(request, analyst, now)
-        mechanism, k, ledger = planned.plan.mechanism, planned.plan.k, self._runtime.ledger
+        planned = self._cheapest(self._planner.plan(request, analyst, now))
+        if not planned.parts:
+            return self._estimate_planned(planned, now)
+        return join_estimates(planned, [self._estimate_planned(part, now) for part in planned.parts], self.ledger, now)
+
+    def _estimate_planned(self, planned: PlannedRequest, now: datetime) -> Estimate:
+        plan, ledger = planned.plan, self._runtime.ledger
+        mechanism = plan.mechanism
 
         def outcomes(seen: int) -> Iterator[tuple[Step, ...]]:
-            yield mechanism.worst
+            yield plan.worst
             # The shortest list is the cheapest: noise ends it after the rows that the analyst has seen.
-            shortest = mechanism.steps(seen, stopped=True) if seen < k else ()
+            shortest = mechanism.steps(seen, stopped=True) if seen < plan.k else ()
             if shortest and shortest[-1].kind == "stop":
-                yield shortest
+                yield (*shortest, *plan.further_steps(seen))
 
         worst, *others = ledger.prices(planned.debit, outcomes)
-        standings = ledger.standings(planned.debit.accounts, now)
-        enforced = [
-            standing.left
-            for standing, account in zip(standings, planned.debit.accounts, strict=True)
-            if account.budget.mode == "enforce"
-        ]
-        error = mechanism.error95 if planned.plan.counts else None
+        shape, (error95, visible, _) = planned.shape, plan.accuracy
         return Estimate(
-            mechanism=mechanism.name,
+            mechanism=" + ".join([mechanism.name, *dict.fromkeys(draw.measure.name for draw in plan.further)]),
             charge=ChargeRange(min([worst, *others], key=lambda charge: (charge.information, charge.calls)), worst),
-            error95={} if error is None else {planned.plan.measure: error},
-            visible=None if mechanism.visible is None else Visible(*mechanism.visible),
-            left=standings[0].left,
-            answers_left=min((_times(left, worst) for left in enforced), default=None) if worst else None,
+            error95=error95 if shape is None else shape.errors(error95),
+            visible=visible and Visible(*visible),
+            left=ledger.standings([planned.debit.own], now)[0].left,
+            answers_left=count_answers([planned.debit], worst, ledger, now),
+            notes=[*find_notes(planned)],
         )
 
-    def budget(self, analyst: str) -> BudgetReport:
+    def budget(self, analyst: str, *, now: datetime | None = None) -> BudgetReport:
         """What an analyst may still spend: the own account, the organisation's, and those of capped tables."""
-        return self._budget(analyst, self._clock())
+        return self._budget(analyst, now or self._clock())
 
     def _budget(self, analyst: str, now: datetime) -> BudgetReport:
         accounts = budget_accounts(self.config, analyst)
@@ -188,12 +253,22 @@ class Session:
     def charges(self, analyst: str, *, cursor: str | None = None, rows: int = 100) -> Charges:
         """What an analyst's requests have cost, the latest first. `cursor` is the `next` of the page before."""
         self.config.analyst(analyst)
-        if cursor is not None and not (
-            isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 19
-        ):
-            raise InvalidArgument("cursor", "must be the `next` of the page before")
-        before, most = None if cursor is None else int(cursor), whole("rows", rows, at_least=1, at_most=10_000)
-        return Charges.from_attributes(self._runtime.ledger.history(analyst, before=before, rows=most))
+        most = whole("rows", rows, at_least=1, at_most=10_000)
+        return Charges.from_attributes(self._runtime.ledger.history(analyst, before=read_cursor(cursor), rows=most))
+
+    def questions(
+        self, analyst: str, *, cursor: str | None = None, rows: int = 100, role: Role | None = None
+    ) -> Questions:
+        """What an analyst asked, what it cost, and whether its answer can still be recalled; the latest first.
+
+        `cursor` is the `next` of the page before. A `role` may narrow what she may recall.
+        """
+        self.config.analyst(analyst)
+        return self._recalls.questions(Movements(analyst), self._clock(), cursor=cursor, rows=rows, role=role)
+
+    def question(self, digest: str, *, analyst: str) -> KeptRequest:
+        """The request behind an answer of an analyst, and the same as SQL."""
+        return self._recalls.question(digest, analyst)
 
     @takes_report_keywords
     def report(
@@ -212,6 +287,34 @@ class Session:
         self._check_right(analyst, "report")
         tenancy, tables, now = self.config.analyst(analyst).entities, self.config.tables_of(analyst), self._clock()
         return self._reports.report(question, tenancy, self._budget(analyst, now).accounts[0], now, tables)
+
+    def describe_report(self, report: str, *, analyst: str) -> ReportInfo:
+        """What an analyst may ask of a report, and how far its data is complete."""
+        self._check_right(analyst, "report")
+        who, tables = self.config.analyst(analyst), self.config.tables_of(analyst)
+        return self._reports.describe(report, who.entities, self._clock(), tables)
+
+    def entities(
+        self,
+        report: str,
+        under: Sequence[str] = (),
+        *,
+        analyst: str,
+        find: str | None = None,
+        cursor: str | None = None,
+        rows: int = 100,
+    ) -> EntityPage:
+        """The entities that an analyst may ask a report about, level by level.
+
+        `under` is the path of one, from the top down; without it, her topmost entities. With `find`, all below it whose
+        names begin with this text, in any case. `cursor` is the `next` of the page before.
+        """
+        self._check_right(analyst, "report")
+        who, tables = self.config.analyst(analyst), self.config.tables_of(analyst)
+        skip, most = read_cursor(cursor) or 0, whole("rows", rows, at_least=1, at_most=10_000)
+        return self._reports.list_entities(
+            *(report, under, who.entities, self._clock(), tables), find=find, skip=skip, rows=most
+        )
 
     def reseal(
         self,
@@ -235,8 +338,9 @@ class Session:
         if analyst is None:
             policy, limit = self._catalog.policy(self._clock()), None
         else:
-            policy, limit = self._policy_of(analyst, role), self.config.tables_of(analyst)
-        return Tables([_describe(table) for table in policy.tables.values()], [*self._reports.rows(limit)])
+            policy, limit = self.policy_of(analyst, role), self.config.tables_of(analyst)
+        tables, public = describe_tables(policy)
+        return Tables(tables, [*self._reports.rows(limit)], public)
 
     def me(self, analyst: str, *, role: Role | None = None) -> Me:
         """An analyst's own record: her role, her budget, and what she may ask about. A `role` may narrow it."""
@@ -253,10 +357,11 @@ class Session:
             role=role,
             organisation=who.organisation,
             budget=who.budget,
-            tables=[*self._policy_of(analyst, role).tables],
+            tables=[*self.policy_of(analyst, role).tables],
             reports=[*self._reports.of_tables(limit)] if role in RIGHTS["report"] else [],
             entities=entities,
             where=who.where,
+            rights=[right for right, roles in RIGHTS.items() if role in roles],
         )
 
     def guarantee(self, analyst: str | None = None, *, role: Role | None = None) -> Guarantee:
@@ -269,7 +374,7 @@ class Session:
         views = self._catalog.views()
         return find_guarantee(self.config, self._reports.promises, views, analyst=analyst, role=role)
 
-    def _policy_of(self, analyst: str, role: Role | None) -> Policy:
+    def policy_of(self, analyst: str, role: Role | None) -> Policy:
         """What an analyst may ask about: nothing, in a role without questions and estimates."""
         return self._catalog.policy_of(analyst, self._clock()) if role in (None, *RIGHTS["estimate"]) else Policy()
 
@@ -286,11 +391,11 @@ class Session:
         """Whether the parts that every answer needs are in order, each "ok" or "not ok". No row is read."""
         return {part: "ok" if self._passes(part) else "not ok" for part in PARTS}
 
-    def check_part(self, part: Part) -> None:
+    def check_part(self, part: SessionPart) -> None:
         """Raise unless this part is in order. No row is read."""
         (self._runtime.ledger if part == "ledger" else self._catalog).check()
 
-    def _passes(self, part: Part) -> bool:
+    def _passes(self, part: SessionPart) -> bool:
         try:
             self.check_part(part)
         except SfumatoError:
@@ -318,25 +423,42 @@ class Session:
                 continue  # it stays reserved: the next start, or the next identical request, tries again
         return finished
 
-    def _answer_again(self, earlier: EarlierCall, request: RequestLike, analyst: str, now: datetime) -> Answer:
+    def _answer_again(self, earlier: list[EarlierCall], request: RequestLike, analyst: str, now: datetime) -> Answer:
         """The answer of an earlier call. Where it was not answered yet, it is answered now."""
-        reply = self._recall_call(earlier, analyst, now)
+        asked = None
+        with suppress(Refused):  # under a policy that refuses it by now, the answer is the rows of its core
+            asked = self._planner.plan(request, analyst, now)
+        if len(earlier) == 1:
+            return self._answer_part_again(earlier[0], asked, request, analyst, now)
+        if asked is None or len(asked.parts) != len(earlier):
+            raise Conflict(CHANGED)
+        return join_answers(asked, [self._answer_part_again(each, None, request, analyst, now) for each in earlier])
+
+    def _answer_part_again(
+        self, earlier: EarlierCall, asked: PlannedRequest | None, request: RequestLike, analyst: str, now: datetime
+    ) -> Answer:
+        reply = self._recall_call(earlier, asked, analyst, now)
         if reply is not None:
             return reply
         reservation = self._runtime.ledger.reservation(self._own(analyst), earlier.digest)
         planned = None if reservation is None else self._planner.resume(reservation, now)
         if planned is not None:
             answer(planned, self._runtime, now, resume=True)
-        reply = self._recall_call(earlier, analyst, now)  # as it first left, also if another thread settled it
+        reply = self._recall_call(earlier, asked, analyst, now)  # as it first left, also if another thread settled it
         if reply is None:
             self._planner.plan(request, analyst, now)  # raises where it may not be asked any more
             raise Conflict(CLOSED_CALL, reused=True)
         return reply
 
-    def _recall_call(self, earlier: EarlierCall, analyst: str, now: datetime) -> Answer | None:
-        """The answer of an earlier call with the receipt that the call had: the first one, or that of a repeat."""
+    def _recall_call(
+        self, earlier: EarlierCall, asked: PlannedRequest | None, analyst: str, now: datetime
+    ) -> Answer | None:
+        """The answer of an earlier call with the receipt that the call had: the first one, or that of a repeat.
+
+        The answer of its core is stored; what the statement `asked` makes of that is made again.
+        """
         try:
-            reply = self._recall(earlier.digest, analyst, now)
+            reply = self._recall(earlier.digest, analyst, now, asked)
         except NotFound:
             return None
         if not earlier.free:
@@ -344,33 +466,12 @@ class Session:
         left = self._budget(analyst, now).accounts[0].left
         return replace_fields(reply, receipt=replace_fields(reply.receipt, charge=NOTHING, left=left, repeat=True))
 
-    def _recall(self, digest: str, analyst: str, now: datetime) -> Answer:
-        settled = None
-        if _DIGEST.fullmatch(digest):  # a store may not take any text
-            own = self._own(analyst)
-            allowed = partial(self._may_recall, analyst, now)
-            settled = self._runtime.ledger.recall(own, digest, partial(self._paying, analyst), now, allowed=allowed)
-        if settled is None:
-            raise NotFound("there is no such answer; ask again, which is free where it was answered before")
-        return StoredAnswer.from_json(settled.body).complete(settled)
+    def _recall(self, digest: str, analyst: str, now: datetime, asked: PlannedRequest | None = None) -> Answer:
+        return self._recalls.recall(digest, analyst, now, finish=None if asked is None else asked.finish)
 
     def _own(self, analyst: str) -> str:
         """The name of an analyst's own account."""
         return accounts_of(self.config, analyst)[0].name
-
-    def _paying(self, analyst: str, table: str) -> tuple[Account, ...]:
-        """The accounts that pay for requests about a table, which may not be in the configuration any more."""
-        return accounts_of(self.config, analyst, table if table in self.config.tables else None)
-
-    def _may_recall(self, analyst: str, now: datetime, table: str, row_filter: str) -> bool:
-        """Whether an analyst may still ask for what a stored answer of hers counts: its table, and these rows of it."""
-        tables = self.config.tables_of(analyst)
-        if tables is not None and table not in tables:
-            return False
-        if self.config.analyst(analyst).where is None:
-            return True
-        asked = self._catalog.policy_of(analyst, now).tables.get(table)
-        return asked is not None and filter_text(asked) == row_filter
 
     def _check_right(self, analyst: str, right: Right) -> None:
         """Refuse what the analyst's role does not include."""
@@ -393,29 +494,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _describe(table: TablePolicy) -> TableRow:
-    columns = [
-        ColumnInfo(
-            name=column.name,
-            type=column.type,
-            domain="unknown" if column.domain is None else [json_value(value) for value in column.domain],
-            max_groups=column.max_groups,
-        )
-        for column in table.columns.values()
-    ]
-    measures = [
-        MeasureInfo(name=measure.name, counts=measure.counts, max_per_unit=measure.max_per_unit)
-        for measure in table.measures.values()
-    ]
-    return TableRow(table.name, table.privacy_unit, columns, measures)
-
-
-def _times(left: Charge, price: Charge) -> int:
-    """How often a price fits into what is left."""
-    pairs = (left.information, price.information), (left.calls, price.calls)
-    return min(max(int(amount // each), 0) for amount, each in pairs if each)
 
 
 def _utc_now() -> datetime:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
 from sfumato.engines.base import COULD_NOT_ANSWER, Engine
-from sfumato.errors import EngineFailed
+from sfumato.errors import EngineFailed, LedgerBusy
 from sfumato.ledger import Debit, Ledger, Reservation, Reserved, Settled, payments
 from sfumato.ledger.types import Reveal
 
@@ -28,35 +28,57 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """One computation: how many threads have or want it, and with which words the ledger was stuck."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    stuck: str = ""
+
+
 class SingleFlight:
     """One computation per atom at a time; after two failures in a row the atom backs off.
 
     Without the pause, a request that never ends in time could keep the engine busy for ever, on one charge.
+
+    If the ledger is stuck for one thread, those behind it fail likewise: each would wait as long, one after the other.
     """
 
     MAX_PAUSE_S, MAX_FAILURES = 300.0, 10_000
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, failure: str = COULD_NOT_ANSWER) -> None:
         self._mutex, self._clock, self._failure = threading.Lock(), clock, failure
-        self._used: dict[str, tuple[threading.Lock, int]] = {}
+        self._used: dict[str, _Flight] = {}
         self._failed: dict[str, tuple[float, int]] = {}  # until when an atom backs off, and how often it failed
 
     @contextmanager
     def lock(self, atom: str) -> Iterator[bool]:
-        """Lock `atom`. Yields True if another thread was computing it. Raises EngineFailed while it is backing off."""
+        """Lock `atom`. Yields True if another thread was computing it. Raises EngineFailed while it is backing off.
+
+        Raises LedgerBusy if the ledger was stuck for the thread before.
+        """
         with self._mutex:
-            lock, users = self._used.get(atom, (threading.Lock(), 0))
-            if not users and self._clock() < self._failed.get(atom, (0.0, 0))[0]:
+            flight = self._used.get(atom, _Flight())
+            if not flight.users and self._clock() < self._failed.get(atom, (0.0, 0))[0]:
                 raise EngineFailed(self._failure)
-            self._used[atom] = lock, users + 1
+            self._used[atom] = flight
+            waits = flight.users > 0
+            flight.users += 1
         try:
-            with lock:
-                yield users > 0
+            with flight.lock:
+                if flight.stuck:
+                    raise LedgerBusy(flight.stuck)
+                yield waits
+        except LedgerBusy as busy:
+            if busy.is_stuck:
+                flight.stuck = str(busy)
+            raise
         finally:
             with self._mutex:
-                lock, users = self._used.pop(atom)
-                if users > 1:
-                    self._used[atom] = lock, users - 1
+                flight.users -= 1
+                if not flight.users:
+                    del self._used[atom]
 
     def record(self, atom: str, *, succeeded: bool) -> None:
         """Record how a computation ended. The second failure in a row pauses the atom for 1 s, the next for 2 s, ..."""
@@ -84,7 +106,8 @@ class Runtime:
 class Purchase:
     """What is bought: what the ledger debits, how the stored payload is computed, and what of it is shown.
 
-    `compute` gets the nonce of the atom and returns the payload. Exact counts live inside it and nowhere else.
+    `compute` gets the nonce of the atom and returns the payload; each of `draws` gets the nonce of a further draw and
+    the payload of the atom, and returns its own. Exact counts live inside them and nowhere else.
     `check_same` gets each request and answer that the ledger has for the digest, and may refuse. `failure` is what the
     caller reads when `compute` fails.
     """
@@ -94,6 +117,13 @@ class Purchase:
     reveal: Reveal
     failure: str = COULD_NOT_ANSWER
     check_same: Callable[[Mapping[str, Any]], None] | None = None
+    draws: tuple[Callable[[bytes, str], str], ...] = ()
+
+    def payloads(self, reserved: Reserved) -> list[str]:
+        """The payload of the atom and those of further draws; what is stored is not computed again."""
+        first = reserved.payload or self.compute(reserved.nonce)
+        further = zip(self.draws, reserved.draws, strict=True)
+        return [first, *(payload or compute(nonce, first) for compute, (nonce, payload) in further)]
 
 
 def without_frames(function: Callable[P, T]) -> Callable[P, T]:
@@ -126,18 +156,29 @@ def spend(purchase: Purchase, ledger: Ledger, flights: SingleFlight, now: dateti
         return reserved
     with flights.lock(debit.atom) as waited:
         if waited:  # another thread has stored the atom, or has failed
-            settled = payments.reserve(ledger, debit, reveal, now, resume=True)
-            if isinstance(settled, Reserved):
+            again = payments.reserve(ledger, debit, reveal, now, resume=True)
+            if not isinstance(again, Reserved):
+                return again
+            if not debit.draws:
                 raise EngineFailed(purchase.failure)
-            return settled
+            reserved = again  # the other thread may have bought less
         try:
-            payload = purchase.compute(reserved.nonce)
+            payloads = purchase.payloads(reserved) if debit.draws else [purchase.compute(reserved.nonce)]
         except Exception:
-            payload = None
-        flights.record(debit.atom, succeeded=payload is not None)
-        if payload is None:
+            payloads = []
+        flights.record(debit.atom, succeeded=bool(payloads))
+        if not payloads:
             raise EngineFailed(purchase.failure)
-        return payments.settle(ledger, debit, reserved, payload, reveal, now)
+        return payments.settle(ledger, debit, reserved, payloads[0], reveal, now, payloads[1:])
+
+
+@without_frames
+def reserve_together(debits: Sequence[Debit], ledger: Ledger, now: datetime) -> None:
+    """Reserve several requests before a row is read for any of them: all, or `Refused` and nothing is changed.
+
+    Each is bought by `spend` with `resume` then. Where that fails, or the process ends, the others stay reserved.
+    """
+    payments.reserve_together(ledger, debits, now)
 
 
 def forfeit(reservation: Reservation, ledger: Ledger, now: datetime) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.accounting import NOTHING, Charge, Filter
+from sfumato.accounting import NOTHING, Charge, Filter, total_charge
 from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, Refused
 
 amounts = st.fractions(min_value=0, max_value=100, max_denominator=50)
@@ -34,6 +34,12 @@ def test_arithmetic(a, b, c):
     assert (a + b) + c == a + (b + c)
     assert a + b - b == a
     assert a + NOTHING == a
+
+
+@given(st.lists(charges | st.builds(Charge, st.integers(0, 9), st.integers(0, 9))))
+def test_a_total_is_the_sum(some):
+    assert total_charge(some) == sum(some, NOTHING)
+    assert total_charge(iter(some)) == sum(some, NOTHING)
 
 
 @given(charges, charges)

@@ -118,7 +118,7 @@ class Walk:
     def ask(self) -> None:
         number, analyst = self.chance.randrange(len(QUESTIONS)), self.chance.choice(ANALYSTS)
         question = QUESTIONS[number]
-        atom = self.session._plan(question, analyst, self.session.now()).plan.atom
+        atom = self.session._cheapest(self.session._planner.plan(question, analyst, self.session.now())).plan.atom
         try:
             found = self.session.ask(question, analyst=analyst)
         except BudgetExhausted:
@@ -143,7 +143,7 @@ class Walk:
         )
         patch.setattr(owner, name, _raising)
         try:
-            atom = self.session._plan(question, analyst, self.session.now()).plan.atom
+            atom = self.session._cheapest(self.session._planner.plan(question, analyst, self.session.now())).plan.atom
             found = self.session.ask(question, analyst=analyst)
             self.look(atom, found)  # it was stored: nothing was there to crash
             self.accept(analyst, number, atom)

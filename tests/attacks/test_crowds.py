@@ -38,7 +38,9 @@ def connect(server: Server) -> socket.socket:
 
 
 def head(path: str, length: int, *lines: str) -> bytes:
-    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {length}", *lines, "", ""]).encode()
+    return "\r\n".join(
+        [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {length}", *lines, "", ""]
+    ).encode()
 
 
 def receive_all(connection: socket.socket) -> bytes:

@@ -20,6 +20,7 @@ from sfumato.cli import main
 from sfumato.errors import EngineFailed
 from sfumato.ledger.api_keys import ApiKeys
 from sfumato.ledger.types import IdempotentCall
+from sfumato.service import server
 from sfumato.session import Session
 from tests.contracts.ledger import TABLES
 from tests.helpers import children
@@ -49,10 +50,29 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("keys", "list"),
     ("ask", "--analyst", "anna", NEW),
     ("ask", "--analyst", "ben", STORED),
-    ("report", "--analyst", "tina", "--statistic", "clicks", "--start", "2026-10-28", "--end", "2026-11-03"),
+    (
+        *("report", "--analyst", "tina", "--report", "ads", "--entity", "account=acme", "--statistic", "clicks"),
+        *("--start", "2026-10-28", "--end", "2026-11-03"),
+    ),
     ("report", "explain"),
     ("policy", "check"),
+    ("serve", "--port", "0"),
 )
+
+
+@pytest.fixture(autouse=True)
+def stop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sfumato serve` does everything up to the first call, and stops."""
+    real = server.create_app
+
+    def create(session: Session, *given: Any, **options: Any) -> Any:
+        app = real(session, *given, **options)
+        session.close()
+        return app
+
+    monkeypatch.setattr(server, "create_app", create)
+    monkeypatch.setattr(server, "prepare_process", lambda _: None)  # logs of this process
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda _, listeners: [each.close() for each in listeners])
 
 
 def run(world: World, *command: str) -> Result:
@@ -260,3 +280,9 @@ def ask_damaged_rows(folder: str, seeds: int) -> int:
 
 def test_damaged_rows(world: World) -> None:
     assert children.alone(ask_damaged_rows, str(world.folder), SOURCES) > 0
+
+
+def test_every_command_works_where_nothing_is_damaged(world: World) -> None:
+    """Otherwise a refusal of theirs would prove nothing."""
+    for command in COMMANDS:
+        assert run(world, *command).exit_code == 0, command

@@ -31,7 +31,7 @@ from tests.helpers.worlds import NOW, World, new_world, standing
 pytestmark = pytest.mark.slow
 
 TABLES = (
-    *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "keys", "calls"),
+    *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "keys", "calls", "questions"),
     *("places", "seals", "cells", "domains"),
 )
 

@@ -174,6 +174,15 @@ class TestHelp:
         assert "sfumato report --config" in run_page("--help")
         assert "such as day; all, the default: one number" in words(run_page("report", "--help"))
 
+    def test_a_look_at_the_budget_loads_no_engine_and_no_parser(self, shop: Path) -> None:
+        code = (
+            "import sys; from sfumato.cli import main; main(sys.argv[1:], standalone_mode=False); "
+            "print('and', *{name.partition('.')[0] for name in sys.modules} & {'duckdb', 'sqlglot', 'psycopg'})"
+        )
+        command = [sys.executable, "-c", code, "budget", "show", "--config", str(shop / "sfumato.toml")]
+        ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True)
+        assert ended.stdout.splitlines()[-1] == "and"
+
     def test_help_loads_no_engine(self) -> None:
         code = (
             "import sys; from sfumato.cli import main; main(['budget', '--help'], standalone_mode=False); "
@@ -237,6 +246,7 @@ class TestDemo:
             "title": "Invalid argument",
             "status": 400,
             "detail": "members: must be at least 1",
+            "argument": "members",
         }
 
     @pytest.mark.slow
@@ -267,6 +277,16 @@ class TestAsking:
         assert first["receipt"]["charge"] == {"information": "1", "calls": "0"}
         assert (again["receipt"]["charge"], again["receipt"]["repeat"]) == ({"information": "0", "calls": "0"}, True)
 
+    def test_csv_is_the_rows_with_their_intervals(self) -> None:
+        question = "SELECT region, members FROM engagements GROUP BY region"
+        printed = invoke("ask", "--analyst", "anna", "--csv", question)
+        assert printed.exit_code == 0
+        answer = run_json("ask", "--analyst", "anna", question)
+        [head, *rows] = printed.stdout.splitlines()
+        assert head == "region,members,members_low,members_high"
+        assert len(rows) == len(answer["rows"])
+        assert invoke("ask", "--analyst", "anna", "--csv", "--json", question).exit_code == 2
+
     def test_a_request_is_read_from_a_file_or_from_stdin(self, shop: Path) -> None:
         request = json.dumps({"type": "total", "table": "engagements", "measure": "members"})
         (shop / "question.json").write_text(request, "utf-8")
@@ -275,6 +295,34 @@ class TestAsking:
             for arguments in ((TOTAL,), ("--request", "question.json"), ("--request", "-"))
         ]
         assert rows[0] == rows[1] == rows[2]
+
+    def test_parameters_are_the_same_question(self, shop: Path) -> None:
+        sql = "SELECT article, members FROM engagements WHERE region = {} AND day >= {} GROUP BY article LIMIT {}"
+        ask, named = ("ask", "--analyst", "anna"), sql.format(":region", ":since", ":k")
+        given = ("--param", "region=emea", "--param", "since:date=2026-10-01", "--param", "k:integer=3")
+        first = run_json(*ask, sql.format("'emea'", "'2026-10-01'", 3))
+        request = json.dumps({"sql": named, "params": {"region": "emea", "since": "2026-10-01", "k": 3}})
+        for again in (run_json(*ask, named, *given), run_json(*ask, "--request", "-", input=request)):
+            assert again["receipt"]["digest"] == first["receipt"]["digest"]
+            assert again["receipt"]["repeat"]
+        assert run_json("estimate", "--analyst", "anna", named, *given)["charge"]
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ((), "give one for each :name"),
+            (("region",), "--param: must be NAME=VALUE"),
+            (("=emea",), "--param: must be NAME=VALUE"),
+            (("region=emea", "region=apac"), "--param: has region twice"),
+            (("region:day=2026",), "--param: :region must name its type"),
+            (("region:integer=emea",), "--param: :region is not a whole number"),
+            (("regoin=emea",), "--param: :region has no value; did you mean :regoin?"),
+        ],
+    )
+    def test_parameters_that_do_not_fit_are_refused(self, given: tuple[str, ...], words: str) -> None:
+        sql, options = "SELECT members FROM engagements WHERE region = :region", [("--param", text) for text in given]
+        line = run_error("ask", "--analyst", "anna", sql, *sum(options, ()), code=2 if given else 3)
+        assert words in line
 
     def test_a_key_twice_is_refused(self) -> None:
         text = '{"sql": "SELECT 1", "sql": "SELECT 2"}'
@@ -316,9 +364,9 @@ class TestAsking:
 
     def test_a_chart_without_its_extra_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "vl_convert", None)
-        line = run_error("ask", "--analyst", "anna", TOTAL, "--chart", "chart.svg", code=2)
-        assert line == "sfumato: Not installed: drawing a chart needs: pip install 'sfumato[plots]'\n"
-        problem = run_json("ask", "--analyst", "anna", TOTAL, "--chart", "chart.svg", code=2)
+        line = run_error("ask", "--analyst", "anna", TOTAL, "--chart", "chart.png", code=2)
+        assert line == "sfumato: Not installed: a chart as PNG needs: pip install 'sfumato[plots]'\n"
+        problem = run_json("ask", "--analyst", "anna", TOTAL, "--chart", "chart.png", code=2)
         assert (problem["type"], problem["status"]) == ("/problems/not-installed", 501)
 
     def test_an_estimate_is_free(self) -> None:
@@ -577,6 +625,26 @@ class TestPolicy:
         assert [measure["name"] for measure in table["measures"]] == ["members", "reads"]
         for name in ("unknown_gumbel", "threshold_gaussian", "known_gaussian", "reads (rows, at most 5"):
             assert name in page
+
+    def test_check_says_which_groups_will_rarely_appear(self, shop: Path) -> None:
+        """The sizes are those of estimates; budgets with the same sizes share a line."""
+        words = " ".join(run_page("policy", "check").split())
+        assert "by article and day: groups under about 180 people will rarely appear; half of the groups" in words
+        assert "by job_title: groups under about 65 people will rarely appear; half of the groups of 87," in words
+        [table] = run_json("policy", "check")["tables"]
+        assert [each["columns"] for each in table["visible"]] == [["article", "day"], ["job_title"]]
+        for each in table["visible"]:
+            assert each["budgets"] == ["partner", "everyone"]
+            for column in each["columns"]:
+                sql = f"SELECT {column}, members FROM engagements GROUP BY {column}"
+                shown = run_json("estimate", "--analyst", "anna", sql)["visible"]
+                assert {name: each[name] for name in shown} == shown
+        text = (shop / "sfumato.toml").read_text("utf-8")
+        other = "[budgets.other]\nepsilon_per = 0.3\ndelta_per = 1e-10\ninformation = 5\ncalls = 5\n"
+        (shop / "sfumato.toml").write_text(text + other, "utf-8")
+        words = " ".join(run_page("policy", "check").split())
+        assert "by article and day, with the budget other: groups under about 91 people" in words, words
+        assert "by article and day, with the budget partner and everyone: groups under about 180 people" in words
 
     def test_without_a_table_nothing_can_be_asked(self, shop: Path) -> None:
         (shop / "sfumato.toml").write_text("", "utf-8")

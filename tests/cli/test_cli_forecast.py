@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
-import sys
 import xml.etree.ElementTree as ET
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -47,7 +47,7 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys.modules["sfumato.cli.budget"], "now", lambda: NOW)
+    monkeypatch.setattr(importlib.import_module("sfumato.cli.budget"), "now", lambda: NOW)
     folder = tmp_path / "shop"
     (folder / "books").mkdir(parents=True)
     (folder / "sfumato.toml").write_text(CONFIG, "utf-8")

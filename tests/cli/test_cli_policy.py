@@ -12,8 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from sfumato.cli import main
+from sfumato.config import load_config
 from tests.helpers.rights import new_rights
 from tests.helpers.worlds import World
+
+pytestmark = pytest.mark.slow  # many configurations
 
 REPORT = """
 [reports.{name}]
@@ -89,12 +92,71 @@ class TestWarnings:
             ENTITIES + 'role = "reader"\n',
             ENTITIES + 'role = "auditor"\n',
             ENTITIES + 'tables = ["engagements", "clicks"]\n',
-            ENTITIES + 'tables = ["ads"]\nwhere = "job_title = \'nurse\'"\n',
             'tables = ["engagements"]\nwhere = "region = \'emea\'"\n',
         ],
     )
     def test_every_way_out_ends_the_warning(self, world: World, section: str) -> None:
         assert warnings(world, section) == {}
+
+    ASKED = """
+[tables.clicks.columns]
+account = {}
+campaign = {}
+seniority = {}
+[tables.clicks.measures]
+people = { count = "units" }
+"""
+
+    @pytest.mark.parametrize(
+        ("entities", "where", "is_silent"),
+        [
+            ('account = ["acme"]', "account = 'acme'", True),
+            ('account = ["acme"]', "ACCOUNT IN ('acme') AND (campaign = 'a' OR campaign = 'b')", True),
+            ('account = ["acme", "globex"]', "account IN ('globex', 'acme')", True),
+            ('account = ["acme"], campaign = ["a"]', "campaign = 'a' OR account = 'acme' AND seniority = 'x'", True),
+            ('account = ["acme"]', "(account = 'acme' OR campaign = 'a') AND account = 'acme'", True),
+            ('campaign = [["acme", "launch"]]', "account = 'acme' AND campaign = 'launch'", True),
+            ('account = ["acme"]', "seniority = 'entry'", False),
+            ('account = ["acme"]', "account <> 'acme'", False),
+            ('account = ["acme"]', "NOT account IN ('globex')", False),
+            ('account = ["acme"]', "account IN ('acme', 'globex')", False),
+            ('account = ["acme"]', "account BETWEEN 'acme' AND 'acmf'", False),
+            ('account = ["acme"]', "account = 'ACME'", False),
+            ('account = ["acme"]', "account = 'acme' OR seniority = 'entry'", False),
+            ('account = ["acme"]', "campaign = 'acme'", False),
+            ('campaign = [["acme", "launch"]]', "campaign = 'launch'", False),  # of any account
+            ('campaign = [["acme", "launch"]]', "account = 'acme'", False),
+            ('campaign = [["acme", "launch"]]', "account IN ('acme', 'globex') AND campaign = 'launch'", False),
+        ],
+    )
+    def test_a_condition_has_to_list_the_same_entities(
+        self, world: World, entities: str, where: str, is_silent: bool
+    ) -> None:
+        text = world.path.read_text().replace('privacy_unit = "account"\n', 'privacy_unit = "n"\n' + self.ASKED)
+        world.path.write_text(text.replace('{ sum = "n" }', '{ count = "rows" }'))
+        found = warnings(world, f'entities = {{ {entities} }}\ntables = ["clicks"]\nwhere = "{where}"\n')
+        assert found.keys() == (set() if is_silent else {"analysts.mallory.entities"})
+
+    SECOND = """
+[tables.adverts]
+engine = "local"
+source = "ads"
+privacy_unit = "member_id"
+[tables.adverts.measures]
+people = { count = "units" }
+"""
+
+    @pytest.mark.parametrize("tables", ["", 'tables = ["adverts"]\n', 'tables = ["ads", "adverts"]\n'])
+    def test_another_table_over_the_rows_of_the_report_counts(self, world: World, tables: str) -> None:
+        text = world.path.read_text().replace('people = { count = "units" }\n', "", 1)
+        world.path.write_text(text.replace("[analysts.mallory]", f"{self.SECOND}[analysts.mallory]"))
+        found = warnings(world, self.ENTITIES + tables)
+        assert "of all entities in adverts;" in found.get("analysts.mallory.entities", "")
+
+    def test_a_report_on_a_table_of_its_own_without_measures_is_silent(self, world: World) -> None:
+        text = world.path.read_text().replace('people = { count = "units" }\n', "", 1)
+        world.path.write_text(text.replace("[analysts.mallory]", f"{self.SECOND}[analysts.mallory]"))
+        assert warnings(world, self.ENTITIES + 'tables = ["ads"]\n') == {}
 
     def test_a_condition_does_not_bind_reports(self, world: World) -> None:
         found = warnings(world, 'tables = ["ads"]\nwhere = "job_title = \'nurse\'"\n')
@@ -108,6 +170,24 @@ class TestWarnings:
         [problem] = run_json(world, "policy", "check", code=1)["problems"]
         assert problem["setting"] == "analysts.mallory.where"
         assert "analysts.mallory.tables" in problem["problem"]
+
+
+class TestNoiseKey:
+    @pytest.mark.parametrize("command", [["policy", "check"], ["estimate", "SELECT 1", "--analyst", "mallory"]])
+    @pytest.mark.parametrize("key", [bytes(32), b"\xff" * 32, b"ab" * 16, b"short"])
+    def test_a_key_that_can_be_guessed_is_refused(self, world: World, key: bytes, command: list[str]) -> None:
+        load_config(world.path).key_file.write_bytes(key)
+        problem = run_json(world, *command, code=2)
+        assert problem["argument"] == "noise.key_file"
+        assert key.hex() not in problem["detail"]
+
+    def test_a_key_that_others_can_read_is_refused(self, world: World) -> None:
+        load_config(world.path).key_file.chmod(0o644)
+        assert "chmod 600" in run_json(world, "policy", "check", code=2)["detail"]
+
+    def test_a_machine_without_the_key_may_check(self, world: World) -> None:
+        load_config(world.path).key_file.unlink()
+        run_json(world, "policy", "check")
 
 
 class TestOneSource:
@@ -162,6 +242,42 @@ class TestPlan:
         assert found["budget"]["epsilon_per"] == "1/10"
         assert found["year"] is None
         assert [each["times"] for each in found["buys"]] == [16, 16, 0]
+
+    def test_it_compares_settings_and_says_what_attacks_achieve(self) -> None:
+        page = re.sub(r" +", " ", self.plan("--epsilon", "3", "--people", "20000", "--questions", "100"))
+        assert "0.15 * 55 2 ± 26 0.13 % 87 109 201 221" in page
+        assert "list of ten 0.023 ± 170 1,303 1,432" in page
+        assert "all of it 2.98 1e-07 95.17 %" in page
+        assert "averaging the average of 30 answers to one count, rounded, is the count 15.74 %" in page
+        assert "reconstruction share of 55 secrets guessed right from 55 counts 55.63 % 50.00 %" in page
+        assert page.index("[budgets.NAME]") > page.index("averaging")
+
+    def test_a_narrow_page_is_not_wider_than_the_terminal(self) -> None:
+        result = CliRunner().invoke(main, ["policy", "plan", "--epsilon", "8"], env={"COLUMNS": "80"})
+        assert max(map(len, result.output.splitlines())) <= 80
+
+    def test_all_of_it_is_in_the_json(self) -> None:
+        found = json.loads(self.plan("--epsilon", "3", "--resets", "weekly", "--questions", "5", "--json"))
+        assert [each["what"] for each in found["odds"]] == [
+            *("total", "histogram", "top_ten", "tenth", "period", "month", "year")
+        ]
+        assert found["attacks"][0]["attack"] == "averaging"
+        assert found["enough"].keys() == {"total", "histogram", "top_ten"}
+        assert len(found["settings"]) == 5
+        assert found["section"].startswith("[budgets.NAME]\nepsilon_per = 0.15\n")
+        assert found["buys"][1]["visible"] == {"half": 87, "most": 109, "above": "zero"}
+
+    def test_it_draws_itself(self, tmp_path: Path) -> None:
+        for name in ("plan.svg", "plan.json"):
+            self.plan("--epsilon", "3", "--plot", str(tmp_path / name))
+        assert (tmp_path / "plan.svg").read_text().startswith("<svg")
+        spec = json.loads((tmp_path / "plan.json").read_text())
+        assert spec["title"]["text"] == "What epsilon 3 buys per month"
+        lines = [{point["line"] for point in panel["data"]["values"]} for panel in spec["hconcat"]]
+        assert [len(each) for each in lines] == [2, 3]
+        totals = {p["x"]: p["y"] for p in spec["hconcat"][0]["data"]["values"] if p["line"] == "totals"}
+        assert totals[0.15] == 55
+        assert "--plot: must end in" in self.plan("--epsilon", "3", "--plot", "plan.gif", code=2)
 
     def test_a_refusal_names_the_option(self) -> None:
         assert "--epsilon: buys nothing at epsilon_per 0.15" in self.plan("--epsilon", "0.1", code=2)

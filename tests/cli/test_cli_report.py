@@ -275,7 +275,7 @@ class TestRefusals:
 
     def test_an_entity_is_asked_for_as_it_is_typed(self) -> None:
         result = invoke("report", "--analyst", "anna", "--statistic", "clicks", *MARCH)
-        assert "--entity: must name one of account, campaign, such as account=7" in result.stderr
+        assert "--entity: must name one of account, campaign, such as account '7'" in result.stderr
 
     @pytest.mark.parametrize("missing", ["--analyst", "--statistic", "--start", "--end"])
     def test_what_is_missing_is_a_usage_error(self, missing: str) -> None:

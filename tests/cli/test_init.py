@@ -96,6 +96,30 @@ class TestAskedAtOnce:
         assert [row["colour"] for row in answer["rows"]] == ["red"]
         assert invoke("policy", "check", "--config", made["config"]).exit_code == 0
 
+    @pytest.mark.parametrize("epsilon", ["0.4", "0.5", "0.8", "1", "1.5", "2", "3", "8", "30"])
+    def test_whatever_the_budget_is(self, epsilon: str) -> None:
+        """With little of it, the list is shorter than ten, or a total."""
+        write("orders.parquet")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person", "--epsilon", epsilon)
+        assert ask_proposed(made)["rows"]
+        lines = made["ask"][-1].split("LIMIT ")
+        assert (len(lines) == 1) == (float(epsilon) < 0.7)
+        if float(epsilon) >= 2:
+            assert lines[1] == "10"
+
+    def test_what_the_budget_buys_can_be_bought(self) -> None:
+        """No column has max_groups, so no histogram costs one unit."""
+        write("orders.parquet")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
+        assert {each["what"] for each in made["plan"]["buys"]} == {"total", "top_ten"}
+        text = Path("shop/sfumato.toml").read_text("utf-8")
+        assert "a histogram or a total 1" not in text
+        explain = ("policy", "explain", "--config", made["config"])
+        assert "histogram" not in invoke(*explain).stdout
+        bounded = text.replace('colour = { type = "text",', 'colour = { type = "text", max_groups = 1,')
+        Path("shop/sfumato.toml").write_text(bounded, "utf-8")
+        assert "histogram (max_groups = 1)" in invoke(*explain).stdout
+
     def test_a_table_that_holds_people_only_can_be_counted(self) -> None:
         with duckdb.connect() as connection:
             connection.execute("COPY (SELECT range AS person FROM range(500)) TO 'people.parquet'")
@@ -111,14 +135,60 @@ class TestAskedAtOnce:
         assert "sfumato policy explain --config shop/sfumato.toml" in result.stdout
         assert "sizes (its type cannot be asked about)" in result.stdout
 
+    def test_the_page_has_the_types_and_warns_of_text_that_is_called_like_a_date(self) -> None:
+        columns = "'31/12/2025' AS order_date, 'x' AS boughtAt, 'red' AS update_note, 'a' AS candidate, 1 AS day"
+        write("orders.parquet", columns)
+        result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person")
+        said = " ".join(result.stdout.split())
+        assert "order_date (text), boughtAt (text), update_note (text), candidate (text), day (integer)" in said
+        assert "order_date, boughtAt: text by its type, a date by its name" in said
+        made = init_json("other", "--source", "orders.parquet", "--unit", "person")
+        assert made["dates_as_text"] == ["order_date", "boughtAt"]
+
+
+class TestTheVersion:
+    @pytest.mark.parametrize("version", ["daily", "weekly", "monthly", "fixed"])
+    def test_it_is_written_with_what_it_costs(self, version: str) -> None:
+        write("orders.parquet")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person", "--version", version)
+        text = Path(made["config"]).read_text()
+        assert tomllib.loads(text)["tables"]["orders"]["version"] == version
+        assert re.search(
+            f'version = "{version}" +# .*({"paid for once" if version == "fixed" else "costs again"})', text
+        )
+        assert all(f'"{other}"' in text for other in ("hourly", "daily", "weekly", "monthly", "fixed"))
+        assert max(map(len, text.splitlines())) <= 120
+        assert ask_proposed(made)["receipt"]["data_version"].split()[0] == version
+
+    def test_without_a_terminal_it_is_daily(self) -> None:
+        write("orders.parquet")
+        made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
+        assert tomllib.loads(Path(made["config"]).read_text())["tables"]["orders"]["version"] == "daily"
+
+    def test_on_a_terminal_it_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write("orders.parquet")
+        monkeypatch.setattr("sfumato.cli.output.is_interactive", lambda: True)
+        given = ["init", "shop", "--source", "orders.parquet", "--unit", "person"]
+        result = CliRunner().invoke(main, given, input="sometimes\nmonthly\n")
+        assert result.exit_code == 0, result.output
+        assert "How often do new rows count?" in result.stderr
+        assert 'version = "monthly"' in Path("shop/sfumato.toml").read_text()
+        result = CliRunner().invoke(main, ["init", "two", *given[2:], "--version", "weekly"])
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert init_json("three", *given[2:])["config"]
+
+    def test_another_is_refused(self) -> None:
+        result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person", "--version", "yearly")
+        assert result.exit_code == 2
+
 
 class TestTheBudget:
     """The file promises what was asked for, and the page says what that buys."""
 
-    def test_by_default_a_month_promises_eight_with_releases_in_it(self) -> None:
+    def test_by_default_a_month_promises_three_with_releases_in_it(self) -> None:
         write("orders.parquet")
         made = init_json("shop", "--source", "orders.parquet", "--unit", "person")
-        assert (made["plan"]["period"]["epsilon"], made["plan"]["year"]["epsilon"]) == (8.0, 34.36)
+        assert (made["plan"]["period"]["epsilon"], made["plan"]["year"]["epsilon"]) == (2.98, 11.21)
         explained = json.loads(invoke("policy", "explain", "--config", made["config"], "--json").stdout)
         [source] = explained["sources"]
         assert source["total"]["period"] == made["plan"]["period"]
@@ -126,9 +196,9 @@ class TestTheBudget:
         assert source["releases"]["names"] == ["release:partner", "release:everyone"]
         assert source["uncapped"] == []
         for account in explained["accounts"]:
-            assert account["limit"] == {"information": "320", "calls": "320"}
+            assert account["limit"] == {"information": "55", "calls": "55"}
 
-    @pytest.mark.parametrize(("epsilon", "units", "calls"), [("3", 55, 55), ("0.5", 1, 1), ("30", 2838, 500)])
+    @pytest.mark.parametrize(("epsilon", "units", "calls"), [("8", 320, 320), ("0.5", 1, 1), ("30", 2838, 500)])
     def test_another_epsilon(self, epsilon: str, units: int, calls: int) -> None:
         write("orders.parquet")
         result = invoke("init", "shop", "--source", "orders.parquet", "--unit", "person", "--epsilon", epsilon)
@@ -291,10 +361,10 @@ class TestTheFile:
 
     def test_its_examples_are_right(self) -> None:
         """Without their comment signs, they are settings that are read."""
-        write("orders.parquet", "'red' AS colour, 7 AS quantity, 'emea' AS region, 'x' AS title")
+        write("orders.parquet", "'red' AS colour, 7 AS quantity, 'emea' AS region, 'x' AS title, 9.5 AS amount")
         write_first_config("shop", InitSource("orders.parquet", "person"), analyst="anna")
         text = Path("shop/sfumato.toml").read_text("utf-8")
-        for name in ("region", "title"):
+        for name in ("region", "title", "amount"):
             text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
         text = re.sub(
             r'^# (?=[a-z_]+ = |\[|"")', "", text.replace('url = "sqlite:ledger.db"\n', ""), flags=re.MULTILINE
@@ -303,7 +373,7 @@ class TestTheFile:
         assert config.ledger.url.startswith("postgresql://")
         assert config.analysts["anna"].organisation == "acme"
         assert config.tables["orders"].cap == "everyone"
-        assert config.tables["orders"].measures.keys() == {"people", "visits", "bought"}
+        assert config.tables["orders"].measures.keys() == {"people", "entries", "bought"}
         Path("shop/sfumato.toml").write_text(text, "utf-8")
         assert invoke("policy", "check", "--config", "shop/sfumato.toml").exit_code == 0
 

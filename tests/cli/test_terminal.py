@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_fields
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
@@ -96,7 +97,7 @@ BLOCKS = {
         )
     ),
     "budget": render_budget(accounts(ANNA, LONG)),
-    "charges": render_charges(Charges([MOVED], HOSTILE)),
+    "charges": render_charges(Charges([replace_fields(MOVED, sql=HOSTILE * 9), MOVED], HOSTILE)),
     "release": render_release(Release(HOSTILE * 9, "b")),
 }
 
@@ -259,6 +260,14 @@ class TestCharges:
         text = render_text(render_charges(Charges([MOVED])))
         assert re.search(r"^2026-11-15 22:00:00  settled     21      1  .*…  sha256:.*…", text, re.MULTILINE)
         assert "There are more" not in text
+
+    def test_what_was_asked_stands_once_above_the_accounts_that_paid_for_it_and_whole(self) -> None:
+        sql = f"SELECT members FROM engagements WHERE region IN ({', '.join(map(repr, 'abcdefghijklmnopqrstuvwxyz'))})"
+        asked = replace_fields(MOVED, sql=sql)
+        text = render_text(render_charges(Charges([asked, replace_fields(asked, account="organisation:b"), MOVED])))
+        assert " ".join(text.split()).count(sql) == 1
+        assert text.count("settled") == 3
+        assert max(map(cell_len, text.splitlines())) <= 80
 
     def test_the_next_page_is_named(self) -> None:
         assert "There are more, from cursor-7 on." in render_text(render_charges(Charges([MOVED], "cursor-7")))

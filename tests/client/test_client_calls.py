@@ -29,7 +29,32 @@ from sfumato.errors import (
     Unauthorized,
 )
 from sfumato.problems import PLACE, PROBLEM_TYPES
-from sfumato.wire import AccountStanding, Answer, BudgetReport, Charges, Estimate, Guarantee, Me, TableRow, Tables
+from sfumato.service.examples import REPLIES
+from sfumato.service.openapi import ROUTES
+from sfumato.wire import (
+    Accounts,
+    AccountStanding,
+    Answer,
+    BudgetReport,
+    Charges,
+    EntityPage,
+    Estimate,
+    Guarantee,
+    Keys,
+    KeyState,
+    LedgerState,
+    Me,
+    NewKey,
+    PolicyReport,
+    Questions,
+    ReleaseInfo,
+    Releases,
+    ReportInfo,
+    TableRow,
+    Tables,
+    UsageReport,
+    VerificationInfo,
+)
 from tests.helpers.fake_service import (
     ANSWER,
     BUDGET,
@@ -39,10 +64,12 @@ from tests.helpers.fake_service import (
     GUARANTEE,
     KEY,
     ME,
+    QUESTIONS,
     REPORT,
     SQL,
     TABLES,
     URL,
+    USAGE,
     Scripted,
     async_call,
     ok,
@@ -56,7 +83,7 @@ both = pytest.mark.parametrize("call", [sync_call, async_call])
 
 @pytest.mark.parametrize(
     "record",
-    [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, TABLES, ME, GUARANTEE],
+    [ANSWER, REPORT, ESTIMATE, BUDGET, CHARGES, QUESTIONS, TABLES, ME, GUARANTEE, USAGE],
     ids=lambda each: type(each).__name__,
 )
 def test_records_are_read_back_from_their_serial_form(record):
@@ -76,39 +103,87 @@ CALLS = [
     ("recall", (DIGEST,), ANSWER, "GET", f"/v1/answers/{DIGEST}"),
     ("budget", (), BUDGET, "GET", "/v1/budget"),
     ("charges", (), CHARGES, "GET", "/v1/budget/charges"),
+    ("questions", (), QUESTIONS, "GET", "/v1/questions"),
+    ("all_questions", (), QUESTIONS, "GET", "/v1/admin/questions"),
     ("tables", (), TABLES, "GET", "/v1/tables"),
     ("me", (), ME, "GET", "/v1/me"),
     ("guarantee", (), GUARANTEE, "GET", "/v1/guarantee"),
     ("total_guarantee", (), GUARANTEE, "GET", "/v1/admin/guarantee"),
-    ("usage", (), {"rows": []}, "GET", "/v1/admin/usage"),
+    ("usage", (), USAGE, "GET", "/v1/admin/usage"),
+    ("describe_report", ("ads",), ReportInfo, "GET", "/v1/reports/ads"),
+    ("entities", ("ads",), EntityPage, "GET", "/v1/reports/ads/entities"),
+    ("accounts", (), Accounts, "GET", "/v1/admin/accounts"),
+    ("policy", (), PolicyReport, "GET", "/v1/admin/policy"),
+    ("ledger_state", (), LedgerState, "GET", "/v1/admin/ledger"),
+    ("verify_ledger", (), VerificationInfo, "POST", "/v1/admin/ledger/verify"),
+    ("releases", (), Releases, "GET", "/v1/admin/releases"),
+    ("release", (DIGEST,), ReleaseInfo, "GET", f"/v1/admin/releases/{DIGEST}"),
+    ("keys", ("anna",), Keys, "GET", "/v1/admin/keys"),
+    ("create_key", ("anna", "reader", date(2026, 12, 31)), NewKey, "POST", "/v1/admin/keys"),
+    ("revoke_key", ("5f0c2a9be471",), KeyState, "POST", "/v1/admin/keys/5f0c2a9be471/revoke"),
+    ("grant", ("anna", (Fraction(1, 2), 3), "why"), AccountStanding, "POST", "/v1/admin/grants"),
 ]
+BODIES = {
+    "ask": {"sql": SQL},
+    "estimate": {"sql": SQL},
+    "create_key": {"analyst": "anna", "role": "reader", "expires": "2026-12-31"},
+    "grant": {"account": "anna", "information": "1/2", "calls": "3", "reason": "why"},
+}
 
 
 @both
 @pytest.mark.parametrize(("method", "given", "record", "verb", "path"), CALLS, ids=[each[0] for each in CALLS])
 def test_a_call_sends_and_reads(call, method, given, record, verb, path):
+    record = record.from_dict(REPLIES[record.__name__]) if isinstance(record, type) else record
     service = Scripted([ok(record)])
     assert call(service, method, *given) == record
     [request] = service.requests
     assert (request.method, request.url.path, request.url.host) == (verb, path, "sfumato.test")
     assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert ("idempotency-key" in request.headers) == (method == "ask")
-    if verb == "POST":
-        assert service.bodies() == [{"sql": SQL}]
+    assert ("idempotency-key" in request.headers) == (method in ("ask", "create_key", "grant"))
+    if method in BODIES:
+        assert service.bodies() == [BODIES[method]]
         assert request.headers["content-type"] == "application/json"
 
 
 @both
 def test_pages_days_and_budgets_are_parameters(call):
-    service = Scripted([ok(CHARGES), ok({})])
+    service = Scripted([ok(CHARGES)])
     call(service, "charges", "17", 5)
     assert dict(service.requests[-1].url.params) == {"cursor": "17", "rows": "5"}
+    service = Scripted([ok(QUESTIONS), ok(QUESTIONS), ok(USAGE)])
+    call(service, "questions", "17", 5)
+    assert dict(service.requests[-1].url.params) == {"cursor": "17", "rows": "5"}
+    call(service, "all_questions", "anna", date(2026, 11, 1), "2026-11-15", "17")
+    asked = {"analyst": "anna", "since": "2026-11-01", "until": "2026-11-15", "cursor": "17", "rows": "100"}
+    assert dict(service.requests[-1].url.params) == asked
     budgets = [(3000, 30), Charge(Fraction(1, 2), 1), "7,1"]
     call(service, "usage", date(2026, 11, 1), datetime(2026, 11, 15, 8), budgets)
     assert service.requests[-1].url.params.multi_items() == [
         *(("since", "2026-11-01"), ("until", "2026-11-15")),
         *(("budget", "3000,30"), ("budget", "1/2,1"), ("budget", "7,1")),
     ]
+
+
+@both
+def test_names_and_paths_of_a_report_are_encoded(call):
+    service = Scripted(
+        [ok(ReportInfo.from_dict(REPLIES["ReportInfo"])), ok(EntityPage.from_dict(REPLIES["EntityPage"]))]
+    )
+    call(service, "describe_report", "a/b ?é")
+    assert service.requests[-1].url.raw_path == b"/v1/reports/a%2Fb%20%3F%C3%A9"
+    call(service, "entities", "ads", ["acme", "a&b"], "s", "17", 5)
+    asked = [("under", "acme"), ("under", "a&b"), ("find", "s"), ("cursor", "17"), ("rows", "5")]
+    assert service.requests[-1].url.params.multi_items() == asked
+    for report, under in (("..", ()), ("", ()), (None, ()), ("ads", "acme"), ("ads", [7])):
+        with pytest.raises(InvalidArgument):
+            call(service, "entities", report, under)
+
+
+def test_there_is_a_call_for_every_route():
+    routes = {name for name, route in ROUTES.items() if route.work is not None}
+    assert routes <= {*vars(calls)}
+    assert routes <= {*vars(sf.Client)} & {*vars(sf.AsyncClient)}
 
 
 def test_both_clients_have_the_same_calls_and_those_of_a_session():
@@ -120,9 +195,26 @@ def test_both_clients_have_the_same_calls_and_those_of_a_session():
         }
 
     assert public(sf.Client) == public(sf.AsyncClient)
-    for name in ("ask", "report", "estimate", "budget", "charges", "tables", "me", "guarantee"):
+    for name in ("ask", "report", "estimate", "budget", "charges", "questions", "tables", "me", "guarantee"):
         asked = [*inspect.signature(getattr(sf.Session, name)).parameters]
-        assert [each for each in asked if each not in ("analyst", "call", "role")] == public(sf.Client)[name]
+        assert [each for each in asked if each not in ("analyst", "call", "now", "role")] == public(sf.Client)[name]
+    assert [*inspect.signature(sf.Session.all_questions).parameters] == public(sf.Client)["all_questions"]
+    for name in ("describe_report", "entities"):
+        asked = [*inspect.signature(getattr(sf.Session, name)).parameters]
+        assert [each for each in asked if each != "analyst"] == public(sf.Client)[name]
+    for name in (
+        "usage",
+        "accounts",
+        "ledger_state",
+        "releases",
+        "release",
+        "keys",
+        "create_key",
+        "revoke_key",
+        "grant",
+    ):
+        asked = [*inspect.signature(getattr(sf.Session, name)).parameters]
+        assert [each for each in asked if each not in ("by", "call")] == public(sf.Client)[name]
 
 
 def test_a_path_before_the_interface_is_kept():
@@ -358,7 +450,18 @@ print(sorted({heavy!r} & {{*sys.modules}}))
 
 
 def test_both_clients_have_the_calls_of_the_interface():
-    for name in ("ask", "report", "estimate", "recall", "budget", "charges", "tables", "usage"):
+    for name in (
+        "ask",
+        "report",
+        "estimate",
+        "recall",
+        "budget",
+        "charges",
+        "questions",
+        "all_questions",
+        "tables",
+        "usage",
+    ):
         call, methods = getattr(calls, name), (getattr(sf.Client, name), getattr(sf.AsyncClient, name))
         for method in methods:
             assert (method.__name__, method.__doc__) == (name, call.__doc__)
@@ -385,15 +488,19 @@ def test_the_records_that_come_back_are_those_of_a_session():
     kinds = {
         "ask": Answer,
         "estimate": Estimate,
+        "recall": Answer,
         "budget": BudgetReport,
         "charges": Charges,
+        "questions": Questions,
+        "all_questions": Questions,
         "tables": Tables,
         "me": Me,
         "guarantee": Guarantee,
         "total_guarantee": Guarantee,
+        "usage": UsageReport,
     }
-    for method, given, record, _, _ in CALLS[:-1]:
-        assert isinstance(sync_call(Scripted([ok(record)]), method, *given), kinds.get(method, Answer))
+    for method, given, record, _, _ in CALLS[: len(kinds)]:
+        assert isinstance(sync_call(Scripted([ok(record)]), method, *given), kinds[method])
 
 
 def test_a_closed_client_says_so():

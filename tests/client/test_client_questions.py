@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.client.bodies import request_body
-from sfumato.errors import NotSupported
+from sfumato.errors import InvalidArgument, NotSupported
 from sfumato.query.filters import canonical_filter
 from sfumato.query.predicate import AllOf, AnyOf, In, Values
 from sfumato.query.request import MAX_NODES, NOT_A_REQUEST, Histogram, TopK, Total
 from sfumato.query.serial import read_request
-from tests.helpers.fake_service import ANSWER, Scripted, async_call, ok, policy, sync_call
+from tests.helpers.fake_service import ANSWER, ESTIMATE, Scripted, async_call, ok, policy, sync_call
 
 TABLE = policy().tables["engagements"]
 
@@ -180,6 +180,24 @@ def test_sql_goes_as_it_is():
     assert arrived(text) == {"sql": text}
     with pytest.raises(NotSupported, match="surrogate"):
         request_body("SELECT '\ud800'")
+
+
+@pytest.mark.parametrize("call", [sync_call, async_call])
+@pytest.mark.parametrize("method", ["ask", "estimate"])
+def test_parameters_go_with_their_types(call, method):
+    service, sql = Scripted([ok(ANSWER if method == "ask" else ESTIMATE)]), "SELECT ... WHERE a = :a"
+    values = {"a": date(2026, 11, 1), "b": Decimal("0.10"), "c": "emea", "d": 7, "e": True}
+    sent = {"a": {"date": "2026-11-01"}, "b": {"number": "0.1"}, "c": "emea", "d": 7, "e": True}
+    call(service, method, sql, named={"params": values})
+    call(service, method, {"sql": sql, "params": [0.5, datetime(2026, 11, 1, 7)]})
+    assert service.bodies() == [
+        {"sql": sql, "params": sent},
+        {"sql": sql, "params": [{"number": "0.5"}, {"timestamp": "2026-11-01T07:00:00"}]},
+    ]
+    for question, params in ((sql, {"a": None}), ({"sql": sql, "params": [1]}, [1])):
+        with pytest.raises(InvalidArgument, match=r"^params: "):
+            call(service, method, question, named={"params": params})
+    assert len(service.requests) == 2
 
 
 def test_defaults_are_left_out():

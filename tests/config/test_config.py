@@ -335,6 +335,7 @@ SUNDAY = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)
         ("daily", "daily 2026-11-15"),
         ("weekly", "weekly 2026-11-09"),
         ("monthly", "monthly 2026-11"),
+        ("fixed", "fixed"),
     ],
 )
 def test_versions_are_minted_by_the_clock(rhythm, name):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import pytest
@@ -48,6 +49,15 @@ def command(world: World, *arguments: str) -> tuple[int, str]:
 class AskContract:
     """An engine's test says where rows are put, and how the engine is made to fail."""
 
+    dead: ClassVar[str] = ""
+    """The lines of an engine whose address does not answer; "" where it has none."""
+
+    extra: ClassVar[str] = ""
+    modules: ClassVar[Sequence[str]] = ()
+    """What the engine cannot be opened without, and which extra has it."""
+
+    settings: str
+
     def settle(self, rows: list[tuple[Any, ...]]) -> tuple[str, str]:
         """The lines of `[engines.local]`, and the source, of a table with these rows and `COLUMNS`."""
         raise NotImplementedError
@@ -61,8 +71,8 @@ class AskContract:
         """A world whose table is in the engine, and its source."""
         world = new_world(tmp_path / "there")
         with duckdb.connect(str(world.database), read_only=True) as rows:
-            settings, source = self.settle(rows.execute("SELECT * FROM engagements").fetchall())
-        text = world.path.read_text().replace(LOCAL, settings + "\n")
+            self.settings, source = self.settle(rows.execute("SELECT * FROM engagements").fetchall())
+        text = world.path.read_text().replace(LOCAL, self.settings + "\n")
         world.path.write_text(text.replace('source = "engagements"', f'source = "{source}"'))
         world.database.unlink()
         return world, source
@@ -116,3 +126,34 @@ class AskContract:
         world.path.write_text(good)
         with world.open() as session:
             assert spent(session, "anna") == sf.Charge(0, 0)
+
+    def test_what_it_is_not_known_to_compute_is_refused_with_a_way_out_and_free(self, place):
+        world, _ = place
+        with world.open() as session:
+            for door in (session.ask, session.estimate):
+                with pytest.raises(
+                    sf.NotSupported, match=r"is not known to compute upper as .*; ask the owner for a view"
+                ):
+                    door("SELECT upper(article), members FROM engagements GROUP BY 1 LIMIT 5", analyst="anna")
+            assert spent(session, "anna") == sf.Charge(0, 0)
+
+    def test_an_address_that_does_not_answer_is_one_sentence(self, place):
+        world, _ = place
+        if not self.dead:
+            return
+        world.path.write_text(world.path.read_text().replace(self.settings, self.dead))
+        code, said = command(world, "policy", "check")
+        assert (code, "Traceback" in said) == (4, False), said
+        with pytest.raises(sf.EngineFailed) as failure:
+            world.open().ask(QUESTIONS[0], analyst="anna")
+        assert failure.value.__context__ is None
+
+    def test_without_its_driver_it_says_what_to_install(self, place, monkeypatch):
+        world, _ = place
+        for module in self.modules:
+            with monkeypatch.context() as patch:
+                patch.setitem(sys.modules, module, None)  # importing it fails
+                code, said = command(world, "policy", "check")
+            assert code == 2, said
+            assert f"pip install 'sfumato[{self.extra}]'" in " ".join(said.split())
+            assert "Traceback" not in said

@@ -10,7 +10,7 @@ import duckdb
 from sfumato.engines import Engine
 from sfumato.engines.duckdb import DuckDBEngine
 from tests.contracts.engine import TABLE
-from tests.contracts.trees import HURTFUL, WORDS, hurtful_rows, question_trees
+from tests.contracts.trees import FINITE, HURTFUL, WORDS, hurtful_rows, question_trees
 from tests.helpers.duckdb_tables import write
 
 
@@ -26,7 +26,7 @@ class DecimalsContract:
         raise NotImplementedError
 
     def test_every_question_about_them_has_the_rows_of_duckdb(self, tmp_path):
-        rows = hurtful_rows(tuple(word for word in WORDS if self.can_hold(word)))
+        rows = hurtful_rows(tuple(word for word in WORDS if self.can_hold(word)), FINITE)
         path, decimals = write(tmp_path / "doubles.parquet", rows, HURTFUL), tmp_path / "decimals.parquet"
         replaced = f"SELECT * REPLACE (CAST(x AS DECIMAL(20, 2)) AS x) FROM '{path}'"
         with duckdb.connect() as connection:
@@ -39,4 +39,7 @@ class DecimalsContract:
             asked = [(name, tree) for name, tree in question_trees(engine.abilities) if '"x"' in tree.sql()]
             assert len(asked) >= 8
             for name, tree in asked:
-                assert engine.run(tree) == expected.run(tree), name
+                found, same = engine.run(tree), expected.run(tree)
+                if not tree.args.get("order"):
+                    found, same = sorted(found, key=repr), sorted(same, key=repr)
+                assert found == same, name

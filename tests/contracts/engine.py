@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import pytest
@@ -19,8 +23,13 @@ from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.query.counting import MAX_SUM, whole_sum
+from sfumato.query.expressions.functions import LOOKUPS
+from sfumato.query.plan import plan
+from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
+from sfumato.query.public import read_public_rows
+from sfumato.query.request import Histogram
 from tests.contracts.trees import HURTFUL, WORDS, hurtful_rows, question_trees, report_trees
-from tests.helpers.duckdb_tables import write
+from tests.helpers.duckdb_tables import PAIRS, write
 from tests.helpers.repeats import repeats
 
 TABLE = "events"
@@ -105,10 +114,19 @@ def ranked(rows: Sequence[tuple[int | None, str | None]], order: Callable[[str],
     return sorted(counts.items(), key=lambda row: (-row[1], order(row[0])))
 
 
+def endless() -> exp.Select:
+    """A billion billion rows, and no short cut to counting them."""
+    query = exp.select(exp.Count(this=exp.Star())).from_(source().as_("t0", quoted=True))
+    for i in range(1, 18):
+        query = query.join(source().as_(f"t{i}", quoted=True), join_type="cross")
+    units = [exp.column("unit", f"t{i}", quoted=True) * (i + 2) for i in range(18)]
+    return query.where((functools.reduce(operator.add, units) % 1000003).eq(5))
+
+
 class EngineContract:
     """`make` is all that an engine's test has to write; `keys` and `names` leave out what its format cannot hold.
 
-    `order` is how it orders text, and `held` makes rows what its format holds of them.
+    `order` is how it orders text, and `held` makes rows what its format holds of them. `lose` takes a table away.
     """
 
     keys: ClassVar[Sequence[str]] = KEYS
@@ -117,10 +135,23 @@ class EngineContract:
     typed_when_empty: ClassVar[bool] = True
     casts_fail: ClassVar[bool] = True
     """Whether a cast of text that is no number fails. Elsewhere it is NULL."""
+    patience_s: ClassVar[float] = 2
+    """A time in which it answers a question about ten rows."""
+    can_be_slow: ClassVar[bool] = True
+    """Whether it runs a query that joins a table with itself, which can take for ever."""
 
-    def make(self, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str], table: str = TABLE) -> Engine:
-        """An engine over one table with these rows; `columns` maps names to types, as `schema` spells them."""
+    def make(
+        self, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str], table: str = TABLE, **options: Any
+    ) -> Engine:
+        """An engine over one table with these rows; `columns` maps names to types, as `schema` spells them.
+
+        `options` are the engine's own, such as `timeout_s`.
+        """
         raise NotImplementedError
+
+    def lose(self, engine: Engine) -> bool:
+        """From now on, the engine cannot read its table. False where a test cannot bring that about."""
+        return False
 
     def can_hold(self, text: str) -> bool:
         """Whether the format can hold this text."""
@@ -130,7 +161,7 @@ class EngineContract:
         return rows
 
     def pairs(self, rows: Sequence[tuple[int | None, str | None]]) -> Engine:
-        return self.make(rows, {"unit": "integer", "key": "text"})
+        return self.make(rows, PAIRS)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -272,6 +303,27 @@ class EngineContract:
         outer = exp.select(exp.Count(this=exp.Star())).from_("named").with_("named", as_=ranking())
         assert events.run(outer) == [(4,)]
 
+    def test_rows_of_a_public_table_are_looked_up_as_python_does(self):
+        keys = [key for key in KEYS if self.can_hold(key)]
+        wanted = [None, "missing", *keys, *keys[::2]]
+        rows = [
+            (place % 7, wanted[place], keys[place] if place < len(keys) else None, [None, "x", "y"][place % 3])
+            for place in range(len(wanted))
+        ]
+        columns = {"unit": "integer", "wanted": "text", "key": "text", "label": "text"}
+        with self.make(rows, columns) as engine:
+            if not engine.abilities.functions >= LOOKUPS:
+                pytest.skip("the engine looks up no rows")
+            read = engine.run(exp.select(*map(column, columns)).from_(source()))
+            public = read_public_rows(TABLE, "key", columns, read)
+            people = TablePolicy(TABLE, "unit", {"wanted": Column("wanted")}, {"people": Measure("people")})
+            at = Policy({TABLE: replace(people, abilities=engine.abilities, public={TABLE: public})})
+            prices = Prices(Fraction(1, 2), Fraction(1, 10**6))
+            asked = plan(Histogram(TABLE, f"lookup(wanted, {TABLE}.label)", "people"), at, prices)
+            labels = {key: label for _, _, key, label in read if key is not None}
+            found = {(unit, labels.get(each)) for unit, each, *_ in read}
+            assert dict(engine.run(asked.query)) == dict(Counter(label for _, label in found if label is not None))
+
     def test_every_failure_has_the_same_words_and_nothing_behind_them(self, events):
         failing = [
             exp.select(column("no such column")).from_(source()),
@@ -318,6 +370,47 @@ class EngineContract:
             engine.run(counting())
         with pytest.raises(EngineFailed, match=CLOSED):
             engine.schema(TABLE)
+
+    @pytest.mark.slow
+    def test_a_query_that_takes_too_long_ends_and_the_next_is_answered(self):
+        if not self.can_be_slow:
+            return
+        with self.make([(i, "ab"[i % 2]) for i in range(10)], PAIRS, timeout_s=self.patience_s) as found:
+            with pytest.raises(EngineFailed) as failure:
+                found.run(endless())
+            assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
+            assert found.run(counting()) == [(10,)]
+
+    @pytest.mark.slow
+    def test_closing_ends_what_is_running(self):
+        if not self.can_be_slow:
+            return
+        engine = self.pairs([(i, "ab"[i % 2]) for i in range(10)])
+        closing = threading.Timer(1, engine.close)
+        closing.start()
+        with pytest.raises(EngineFailed) as failure:
+            engine.run(endless())
+        closing.join()
+        assert failure.value.__context__ is None
+
+    def test_a_table_that_is_gone_is_a_failure_like_any_other(self):
+        with self.pairs([(1, "a"), (2, "b")]) as engine:
+            assert engine.run(ranking()) == [("a", 1), ("b", 1)]
+            if not self.lose(engine):
+                return
+            for query in (ranking(), counting(), counting(column("key").eq(exp.Literal.string("b")))):
+                with pytest.raises(EngineFailed) as failure:
+                    engine.run(query)
+                assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
+
+    @pytest.mark.slow
+    @pytest.mark.exhaustive
+    def test_a_million_rows_in_many_groups(self):
+        with self.pairs([(i % 999, f"k{i % 200_000}") for i in range(1_000_000)]) as engine:
+            groups = engine.run(ranking())
+        assert len(groups) == 200_000
+        assert {count for _, count in groups} == {5}
+        assert [key for key, _ in groups] == sorted(key for key, _ in groups)
 
     def test_leaving_the_block_closes(self):
         with self.pairs([(1, "a")]) as engine:

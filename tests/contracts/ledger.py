@@ -50,7 +50,7 @@ from sfumato.mechanisms import Step
 from sfumato.query.policy import Prices
 
 TABLES = (
-    *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "calls"),
+    *("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "calls", "questions"),
     *("places", "seals", "cells", "domains"),
 )
 PRICES = Prices(Fraction(3, 20), Fraction(1, 10**10))
@@ -103,7 +103,8 @@ def histogram(atom: str = "histogram", *accounts: Account, units: Any = 1) -> De
 def debit_of(accounts: tuple[Account, ...], atom: str, request: dict[str, Any], worst: tuple[Step, ...]) -> Debit:
     analyst = accounts[0].name.removeprefix("analyst:")
     digest = " ".join((atom, *map(str, request.values())))
-    return Debit(analyst, accounts, digest, atom, "epoch", "daily 2026-11-15", request, worst)
+    sql = f"SELECT {digest}"
+    return Debit(analyst, accounts, digest, atom, "epoch", "daily 2026-11-15", request, worst, write_sql=lambda: sql)
 
 
 def ranking(rows: int = 100, word: str = "first") -> str:
@@ -218,6 +219,10 @@ TAMPERINGS = {
     "a stored body changed": "UPDATE answers SET body = '{}' WHERE digest = 'list 2 True'",
     "a receipt changed": "UPDATE answers SET receipt = '' WHERE digest = 'list 2 True'",
     "a free answer's body changed": "UPDATE answers SET body = '{}' WHERE digest = 'list 1 True'",
+    "a stored question's request": "UPDATE questions SET request = '{}' WHERE digest = 'list 2 True'",
+    "a stored question's SQL": "UPDATE questions SET sql = 'SELECT 1' WHERE digest = 'list 2 True'",
+    "a stored question deleted": "DELETE FROM questions WHERE digest = 'list 2 True'",
+    "a stored question added": "INSERT INTO questions VALUES ('analyst:bob', 'list 2 True', '{}', '')",
     "steps added to paid": "UPDATE paid SET steps = 'pick 9' WHERE account = 'analyst:anna'",
     "a paid atom added": "INSERT INTO paid VALUES ('analyst:bob', 'list', 'pick 1')",
     "a paid atom deleted": "DELETE FROM paid WHERE account = 'analyst:anna'",
@@ -1051,6 +1056,35 @@ class LedgerContract(LedgerPlace):
             "2026-11-15T14",
             "2026-11-15T13",
         ]
+
+    def test_history_tells_what_was_asked(self):
+        """On every account that paid, of what is settled, closed and open, and whole."""
+        ledger, long = self.make(), "x" * 60_000
+        answer(ledger, top(2, "list", ANNA, ACME))
+        answer(ledger, top(2, "list", BOB, ACME))
+        ledger.grant(ANNA, Charge(7), "more", NOW)
+        reserve(ledger, top(1, "kept"))
+        payments.keep(ledger, ledger.reservations()[0], NOW)
+        reserve(ledger, top(1, "kept"))
+        payments.keep(ledger, ledger.reservations()[0], NOW)
+        reserve(ledger, histogram(units=1, atom=long))
+        listed = [(row.state, row.request, row.sql) for row in ledger.history("anna").rows]
+        asked = {"k": 2, "counts": True}, "SELECT list 2 True"
+        assert listed == [
+            ("reserved", {"units": "1"}, f"SELECT {long} 1"),
+            ("kept", {"k": 1, "counts": True}, "SELECT kept 1 True"),
+            ("kept", {"k": 1, "counts": True}, "SELECT kept 1 True"),
+            ("granted", None, None),
+            *[("settled", *asked)] * 2,
+        ]
+        assert [(row.request, row.sql) for row in ledger.history("bob").rows] == [asked]
+        assert ledger.verify() == []
+
+    def test_what_has_no_form_in_sql_has_its_request_alone(self):
+        ledger = self.make()
+        answer(ledger, replace(histogram(), write_sql=str))
+        [row] = ledger.history("anna").rows
+        assert (row.request, row.sql) == ({"units": "1"}, None)
 
     @pytest.mark.parametrize("rows", [1, 2, 3, 7, 8])
     def test_pages_have_no_gaps_and_no_repeats(self, rows):

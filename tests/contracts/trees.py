@@ -5,6 +5,7 @@ An engine keeps the port if it gives DuckDB's rows for each of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -15,8 +16,10 @@ from sqlglot import exp
 
 from sfumato.errors import NotSupported
 from sfumato.query.abilities import Abilities
+from sfumato.query.counting import count_query
+from sfumato.query.measuring import measure_query
 from sfumato.query.plan import plan
-from sfumato.query.policy import Column, Measure, Policy, Prices, TablePolicy
+from sfumato.query.policy import Bounds, Column, Measure, Policy, Prices, TablePolicy, ValueMeasure
 from sfumato.query.predicate import AllOf, AnyOf, Cut, In, Predicate, Values
 from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.counting import ReportCounting, segment_query
@@ -53,7 +56,8 @@ DAYS = (
     date(9998, 12, 31),
     date(9999, 12, 31),
 )
-NUMBERS = (0.0, -0.0, 1.5, -2.25, 0.1, 1e15)
+FINITE = (0.0, -0.0, 1.5, -2.25, 0.1, 1e15)
+NUMBERS = (*FINITE, math.nan, math.inf, -math.inf)
 WIDE = (0, 1, -1, 2**62, -(2**62), 2**53 + 1, 7)
 EDGE = datetime(2026, 3, 29)  # on this day clocks in Berlin go forward, at 1:00 in UTC
 MOMENTS = tuple(
@@ -63,7 +67,7 @@ MOMENTS = tuple(
 )
 
 
-def hurtful_rows(words: tuple[str, ...] = WORDS) -> list[tuple[Any, ...]]:
+def hurtful_rows(words: tuple[str, ...] = WORDS, numbers: tuple[float, ...] = NUMBERS) -> list[tuple[Any, ...]]:
     """A person has up to thirteen rows; every column has NULLs; a person has 1,100 rows of the largest number."""
     rows: list[tuple[Any, ...]] = []
     for i in range(420):
@@ -72,7 +76,7 @@ def hurtful_rows(words: tuple[str, ...] = WORDS) -> list[tuple[Any, ...]]:
             words[(i * 5 + i // 37) % len(words)],
             REGIONS[i % 3],
             WIDE[i % len(WIDE)],
-            NUMBERS[i % len(NUMBERS)],
+            numbers[i % len(numbers)],
             i % 5 == 0,
             DAYS[i % len(DAYS)],
             MOMENTS[i % len(MOMENTS)],
@@ -97,6 +101,17 @@ MEASURES = {
     "total": Measure("total", "sum", "n", max_per_unit=50),
 }
 
+NUMBERS_OF_GROUPS = {
+    name: ValueMeasure(name, function, column, bounds, Fraction(1, 3))
+    for column, bounds in (
+        ("x", Bounds(Fraction(-2), Fraction(3), Fraction(1, 4), 2)),
+        ("n", Bounds(Fraction(-3), Fraction(1000), Fraction(1), 1)),
+    )
+    for function in ("mean", "variance", "quantile")
+    for name in [f"{function} of {column}"]
+}
+BOUNDED_SUM = Measure("SUM(x)", "sum", "x", 24, Bounds(Fraction(-2), Fraction(3), Fraction(1, 4), 2))
+
 FILTERS: dict[str, Any] = {
     "nothing": {"and": [{"region": "emea"}, {"region": "apac"}]},
     "text": {"word": "a\\"},
@@ -108,7 +123,12 @@ FILTERS: dict[str, Any] = {
     "integer": {"n": {"ge": 2**53 + 1}},
     "integer below": {"n": {"lt": 0}},
     "number": {"x": {"le": 0}},
+    "number above": {"x": {"gt": 0}},
     "number in": {"x": [0, Fraction(1, 10)]},
+    "number not": {"x": {"ne": Fraction(3, 2)}},
+    "number not in": {"not": {"x": [0, Fraction(1, 10)]}},
+    "number not above": {"not": {"x": {"gt": Fraction(1, 10)}}},
+    "number between": {"x": {"between": [-3, 10**16]}},
     "flag": {"flag": True},
     "flag not": {"flag": {"ne": True}},
     "day": {"day": {"between": ["1930-01-01", "1970-01-01"]}},
@@ -121,7 +141,8 @@ FILTERS: dict[str, Any] = {
 
 
 def question_trees(abilities: Abilities) -> Iterator[tuple[str, exp.Query]]:
-    """Queries of questions, by name, as far as an engine with these abilities is asked them."""
+    """Queries of questions, each once, by name, as far as an engine with these abilities is asked them."""
+    seen = set[exp.Query]()
     requests: dict[str, Request] = {}
     for measure in MEASURES:
         requests[f"total {measure}"] = Total(TABLE, measure)
@@ -141,9 +162,26 @@ def question_trees(abilities: Abilities) -> Iterator[tuple[str, exp.Query]]:
         table = TablePolicy(TABLE, "unit", columns, MEASURES, max_k=3, limit=LIMIT, abilities=able)
         for name, request in requests.items():
             try:
-                yield f"{name}, {'all' if every else 'first'}", plan(request, Policy({TABLE: table}), PRICES).query
+                query = plan(request, Policy({TABLE: table}), PRICES).query
             except NotSupported:
                 continue
+            if query not in seen:
+                seen.add(query)
+                yield f"{name}, {'all' if every else 'first'}", query
+    yield from measure_trees(abilities)
+
+
+def measure_trees(abilities: Abilities) -> Iterator[tuple[str, exp.Query]]:
+    """Queries of measures of values, by name, if an engine with these abilities is asked them."""
+    if not abilities.values:
+        return
+    table = TablePolicy(TABLE, "unit", COLUMNS, MEASURES, abilities=abilities)
+    for by in (None, "word", "region", "flag"):
+        request: Request = Total(TABLE, "rows") if by is None else Histogram(TABLE, by, "rows")
+        counting = replace(plan(request, Policy({TABLE: table}), PRICES).counting, limit=None)
+        for name, measure in NUMBERS_OF_GROUPS.items():
+            yield f"{name} by {by}", measure_query(counting, measure)
+        yield f"sum by {by}", count_query(replace(counting, measure=BOUNDED_SUM))
 
 
 CLICKS = In("flag", Values.of(True))

@@ -92,7 +92,7 @@ def test_what_is_spent_adds_up_to_what_is_left(finished: demo.Demo) -> None:
 
 def test_its_budgets_are_those_that_init_writes(folder: Path, finished: demo.Demo) -> None:
     budgets = load_config(folder / "sfumato.toml").budgets
-    assert budgets == dict.fromkeys(("partner", "everyone"), plan_budget().budget)
+    assert budgets == dict.fromkeys(("partner", "everyone"), plan_budget(8).budget)
 
 
 def test_the_report_costs_nothing_and_says_what_it_promises(finished: demo.Demo) -> None:
@@ -161,6 +161,8 @@ def test_an_empty_list_is_explained() -> None:
 
 def test_the_service_answers_while_the_block_lasts_and_not_after() -> None:
     with demo.start_demo(100) as asked:
+        pages = httpx2.get(f"{asked.service.url}/sign-in")
+        assert (pages.status_code, "Your key" in pages.text) == (200, True)
         docs = httpx2.get(f"{asked.service.url}/docs")
         with Client(asked.service.url, asked.service.key, retries=0) as client:
             again = client.ask(demo.TOP.format(10))
@@ -188,10 +190,18 @@ def test_the_key_of_a_demo_that_was_kept_lasts_a_day(folder: Path, finished: dem
     assert key.expires - key.created == demo.KEY_LASTS
 
 
-def test_what_is_missing_is_told_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda _: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sfumato\[service,client\]'"):
-        demo.run(100, tmp_path / "shop")
+@pytest.mark.parametrize("missing", ["uvicorn", "pyspark"])
+def test_what_is_missing_is_told_at_once_and_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == missing else name)
+    for engine, extras in ("duckdb", "service,client"), ("spark", "service,client,spark"):
+        if engine == "spark" or missing == "uvicorn":
+            with (
+                pytest.raises(ModuleNotFoundError, match=rf"^the demo needs: pip install 'sfumato\[{extras}\]'$"),
+                demo.start_demo(100, tmp_path / "shop", engine),
+            ):
+                pass
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,6 +211,7 @@ def test_the_key_stands_in_the_invitation_only(finished: demo.Demo) -> None:
     told = io.StringIO()
     print_invitation(finished.service, Console(file=told, width=40, highlight=False))
     lines = told.getvalue().splitlines()
+    assert f"  pages {finished.service.url} (sign in with the key)" in lines
     assert f"  docs  {finished.service.url}/docs" in lines
     assert f"  ask   {finished.service.curl}" in lines
 

@@ -111,7 +111,7 @@ class Server:
     def execute(cls, statement: str, body: bytes = b"") -> None:
         cls.home._client.post("/", params={"query": statement}, content=body).raise_for_status()
 
-    def make(self, rows, columns, table=TABLE):
+    def make(self, rows, columns, table=TABLE, **options):
         database = f"{self.name}_{next(self.numbers)}"
         self.made.append(database)
         place = exp.table_(table, database, quoted=True).sql("clickhouse")
@@ -122,10 +122,12 @@ class Server:
                 body = write(Path(folder) / "rows.parquet", rows, columns).read_bytes()
             self.execute(f"INSERT INTO {place} FORMAT Parquet", body)
         self.execute(f"GRANT SELECT ON {place} TO {self.name}")
-        return ClickHouseEngine(f"https://{self.name}:{self.name}@{self.home.name}/{database}", {table: table})
+        url = f"https://{self.name}:{self.name}@{self.home.name}/{database}"
+        return ClickHouseEngine(url, {table: table}, **options)
 
     def lose(self, engine):
         self.execute(f"DROP TABLE {engine._tables[TABLE].sql('clickhouse')} SYNC")
+        return True
 
 
 class TestServer(Server, EngineContract):
@@ -155,8 +157,12 @@ class Folders:
     def _writer(cls, writer):
         cls.writer = writer
 
-    def make(self, rows, columns, table=TABLE):
-        return self.writer.engine(self.writer.fill(rows, columns, table), table)
+    def make(self, rows, columns, table=TABLE, **options):
+        return self.writer.engine(self.writer.fill(rows, columns, table), table, **options)
+
+    def lose(self, engine):
+        self.writer.execute(f"DROP TABLE {engine._tables[TABLE].sql('clickhouse')} SYNC")
+        return True
 
 
 class TestFolder(Folders, EngineContract):
@@ -168,8 +174,7 @@ class TestContributions(Folders, CodedContributionsContract):
 
 
 class TestCopies(Folders, CopiesContract):
-    def lose(self, engine):
-        self.writer.execute(f"DROP TABLE {engine._tables[TABLE].sql('clickhouse')} SYNC")
+    pass
 
 
 class TestDecimals(Folders, DecimalsContract):
@@ -180,6 +185,9 @@ class TestDecimals(Folders, DecimalsContract):
 
 
 class TestAsking(Folders, AskContract):
+    dead = 'type = "clickhouse"\nurl = "https://reader@127.0.0.1:1/none"'
+    extra, modules = "clickhouse", ("chdb", "pyarrow")
+
     def settle(self, rows):
         database = self.writer.fill(rows, COLUMNS, "engagements")
         return f'type = "clickhouse"\nurl = "chdb:{self.writer.folder}"', f"{database}.engagements"

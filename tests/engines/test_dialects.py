@@ -70,7 +70,11 @@ def test_clickhouse_types_are_known_by_their_bare_name(kind, name):
     ("kind", "written"),
     [
         ("Enum8('a' = 1)", "CASE WHEN isValidUTF8(CAST(x AS Nullable(String))) THEN CAST(x AS Nullable(String)) END"),
-        ("Float32", "CAST(x AS Nullable(Float64)) + CAST(0 AS Nullable(Float64))"),
+        (
+            "Float32",
+            "CASE WHEN isNaN(x) THEN CAST('inf' AS Nullable(Float64)) "
+            "ELSE CAST(x AS Nullable(Float64)) + CAST(0 AS Nullable(Float64)) END",
+        ),
         ("Int256", "accurateCastOrNull(x, 'Int64')"),
         ("DateTime('Asia/Tokyo')", "CAST(x AS Nullable(DateTime64(6, 'UTC')))"),
         ("Date", "CAST(x AS Nullable(Date32))"),

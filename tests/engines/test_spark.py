@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import itertools
+import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
+from pyspark.errors import PySparkException
 from sqlglot import exp
 
 import sfumato as sf
+from sfumato.accounting import NOTHING
 from sfumato.config.settings import EngineSettings
+from sfumato.demo import demo
 from sfumato.engines import open_engine
-from sfumato.engines.base import COULD_NOT_ANSWER
 from sfumato.engines.contributions import ContributionQuery
-from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.engines.spark import SparkEngine, contributions, sessions
+from sfumato.engines.spark.bounding import Identity, sets_of
 from sfumato.engines.spark.dialect import SparkSql
-from sfumato.errors import EngineFailed, InvalidArgument
+from sfumato.errors import ConfigError, EngineFailed
 from sfumato.release import aggregates_job
 from sfumato.release.source import Source
-from tests.contracts.asking import COLUMNS, AskContract
 from tests.contracts.contributions import CROWD, SELECT, ContributionsContract, by_key, opened
 from tests.contracts.engine import TABLE, EngineContract, column, counting, source
+from tests.contracts.spark import Files, SparkAsked, SparkDecimals, SparkReleases
 from tests.helpers.aggregating import request_of, run
+from tests.helpers.children import environment
 from tests.helpers.duckdb_tables import PAIRS, write
+from tests.helpers.spark_drivers import driver
 from tests.helpers.terms import VALUES, WHOLE, of_pairs, of_values
+from tests.release.test_jobs import ITEMS, PRICE, new_world
 
 pytestmark = [
     pytest.mark.slow,  # a driver of Spark
     pytest.mark.skipif(shutil.which("java") is None, reason=sessions.NO_JAVA),
-    pytest.mark.xdist_group("spark"),
 ]
 
 MASTER = "local[2]"
@@ -45,50 +50,47 @@ MASTER = "local[2]"
 @pytest.fixture(autouse=True, scope="module")
 def _driver(tmp_path_factory) -> Iterator[None]:
     """One driver for all tests: it ends with the last engine. Nothing is left behind in the working directory."""
-    before = set(Path().iterdir())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.sql.shuffle.partitions=2 pyspark-shell")
-        # Each query is new code for the JVM, which would spend most of the time on compiling it well.
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-        patch.setattr(sessions.tempfile, "tempdir", str(tmp_path_factory.mktemp("spark")))
-        with SparkEngine(MASTER, {}):
-            yield
-        left = list(Path(sessions.tempfile.tempdir).iterdir())
-    assert [path for path in left if path.name.startswith("sfumato-spark")] == []
-    assert set(Path().iterdir()) == before
+    folder = tmp_path_factory.mktemp("spark")
+    with driver(MASTER, {"spark.sql.shuffle.partitions": "2"}, folder):
+        yield
+    assert [path for path in folder.iterdir() if path.name.startswith("sfumato-spark")] == []
+    assert [name for name in ("spark-warehouse", "metastore_db", "derby.log", "artifacts") if Path(name).exists()] == []
 
 
-class Files:
-    """A Parquet file for each table, and an engine that reads it."""
-
-    numbers: Iterator[int]
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _folder(cls, tmp_path_factory):
-        cls.folder, cls.numbers = tmp_path_factory.mktemp("tables"), itertools.count()
-
-    def file(self, rows, columns) -> str:
-        return str(write(self.folder / f"t{next(self.numbers)}.parquet", rows, columns))
-
-    def make(self, rows, columns, table=TABLE):
-        return SparkEngine(MASTER, {table: self.file(rows, columns)})
+class Classic:
+    url = MASTER
 
 
-class TestClassic(Files, EngineContract):
+class TestClassic(Classic, Files, EngineContract):
     pass
 
 
-class TestContributions(Files, ContributionsContract):
+class TestContributions(Classic, Files, ContributionsContract):
     pass
 
 
-class TestAsking(Files, AskContract):
-    def settle(self, rows):
-        return f'type = "spark"\nurl = "{MASTER}"', self.file(rows, COLUMNS)
+class TestAsking(Classic, SparkAsked):
+    pass
 
-    def unsettle(self, source):
-        Path(source).unlink()
+
+class TestDemo:
+    """The first minute, on the real engine."""
+
+    def test_it_runs_on_spark(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SFUMATO_ENGINES__LOCAL__URL", MASTER)
+        with demo.start_demo(20_000, tmp_path / "first", "spark") as finished:
+            answers = list(finished.answers.values())
+            assert finished.table is not None
+        assert [row["region"] for row in answers[2].rows] == ["emea", "amer", "apac"]
+        assert len(finished.numbers.rows) == 21
+
+
+class TestDecimals(Classic, SparkDecimals):
+    pass
+
+
+class TestReleases(Classic, SparkReleases):
+    pass
 
 
 @pytest.fixture
@@ -118,6 +120,23 @@ class TestOpening:
         monkeypatch.delenv("JAVA_HOME", raising=False)
         with pytest.raises(EngineFailed, match=r"^Spark needs Java 17 or 21: apt-get install"):
             sessions.Driver()._start(MASTER)
+
+    @pytest.mark.parametrize(("version", "number"), [("1.8.0_442", 8), ("11.0.28", 11), ("25", 25)])
+    def test_a_java_that_spark_does_not_start_with(self, tmp_path, version, number):
+        """In a process of its own: this one has a JVM."""
+        (tmp_path / "bin").mkdir()
+        java = tmp_path / "bin" / "java"
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-07-15' >&2\nexit 1\n")
+        java.chmod(0o755)
+        program = "from sfumato.engines.spark import SparkEngine\nSparkEngine('local[1]', {})"
+        more = {"JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment(**more), capture_output=True, text=True, check=False
+        )
+        last = done.stderr.splitlines()[-1]
+        assert last == f"sfumato.errors.EngineFailed: {sessions.NO_JAVA}; this is Java {number}"
+        assert "During handling of" not in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
     def test_a_setting_that_cannot_be_set_is_a_refusal(self, monkeypatch):
         monkeypatch.setitem(sessions.SETTINGS, "spark.sql.ansi.enabled", "TRUE ")
@@ -149,6 +168,17 @@ class TestSessions:
             [(at,)] = found.run(exp.select(column("at")).from_(source()))
             assert at.isoformat() == "2023-12-31T23:30:00"
 
+    def test_closing_ends_where_the_driver_is_dead(self, pairs):
+        found = SparkEngine(MASTER, {TABLE: pairs})
+        gone = dict.fromkeys(("add", "remove", "stop"), lambda tag: 1 / 0)
+        found._tags = sessions.Tags(**gone)
+        with pytest.raises(EngineFailed):
+            found.run(counting())
+        closing = threading.Thread(target=found.close, daemon=True)
+        closing.start()
+        closing.join(60)
+        assert not closing.is_alive()
+
     def test_collations_are_taken_off(self):
         with SparkEngine(MASTER, {}) as found:
             found._session.sql("CREATE TEMPORARY VIEW named AS SELECT 1 AS unit, 'a' COLLATE UNICODE_CI AS key")
@@ -156,94 +186,13 @@ class TestSessions:
             assert found.schema(TABLE) == PAIRS
             assert found.run(counting(column("key").eq(exp.Literal.string("A")))) == [(0,)]
 
-    def test_a_slow_query_ends_and_the_engine_goes_on(self, pairs):
-        with SparkEngine(MASTER, {TABLE: pairs}, timeout_s=2) as found:
-            with pytest.raises(EngineFailed) as failure:
-                found._run(SLOW)
-            assert (str(failure.value), failure.value.__context__) == (COULD_NOT_ANSWER, None)
-            found._timeout_s = 60
-            assert found.run(counting()) == [(10,)]
-
-    def test_closing_ends_what_is_running(self, pairs):
-        found = SparkEngine(MASTER, {TABLE: pairs})
-        closing = threading.Timer(1, found.close)
-        closing.start()
-        with pytest.raises(EngineFailed):
-            found._run(SLOW)
-        closing.join()
-
-
-SLOW = "SELECT count(*) FROM range(1000000000000) WHERE pmod(xxhash64(id), 7) = 8"
-
-
-class TestReleases:
-    """The table is the one that DuckDB gives for the same rows."""
-
-    columns: ClassVar = {"person": "integer", "key": "text", "x": "number", "day": "date", "flag": "boolean"}
-    rows: ClassVar = [
-        (
-            i * 7919 % 400 or None,
-            ["it's", "two", "é", "😀", "", "É"][i * 31 % 6] + str(i * 17 % 23),
-            None if i % 11 == 0 else i * 2654435761 % 3000 / 100,
-            date(2024, 1, 1 + i % 28),
-            i % 3 == 0,
-        )
-        for i in range(6000)
-    ]
-    every: ClassVar = [
-        *(sf.Units(), sf.Count(3), sf.Sum("x", 0, 30), sf.Mean("x", 0, 30, values=2), sf.Variance("x", 0, 30)),
-        sf.Quantile("x", 0, 4, quantiles=(0.5,), values=2),
-    ]
-    cases: ClassVar[dict[str, dict[str, Any]]] = {
-        "every statistic": {"aggregates": every},
-        "more keys than a person has": {"aggregates": every, "max_keys": 40, "filter": "day >= '2024-01-03'"},
-        "bounded once": {"aggregates": every, "pipeline": "fast"},
-        "read again": {"aggregates": every, "pipeline": "naive"},
-        "bounds on keys by a census": {"aggregates": every, "max_keys": "auto"},
-        "bounds on values": {"aggregates": [sf.Sum("x"), sf.Mean("x")], "auto_bounds": True},
-        "two columns": {"aggregates": every, "key": ["day", "flag"]},
-        "people by text": {"aggregates": [sf.Units()], "unit": "key", "key": "day"},
-        "weights": {"aggregates": [sf.Count(2)], "selection": "weighted_twice", "selection_max_keys": 5},
-    }
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def tables(cls, tmp_path_factory):
-        path = str(write(tmp_path_factory.mktemp("releases") / "t.parquet", cls.rows, cls.columns))
-        with SparkEngine(MASTER, {TABLE: path}) as found, DuckDBEngine({TABLE: path}) as file:
-            yield Source(found, TABLE), Source(file, TABLE)
-
-    @pytest.mark.parametrize("case", cases)
-    def test_it_has_the_same_bytes(self, tables, case):
-        request = request_of(**{"epsilon": 50, "delta": 1e-6, "max_keys": 4, **self.cases[case]})
-        ours, theirs = (run(request, table) for table in tables)
-        assert ours.rows == theirs.rows
-        assert ours.statement == theirs.statement
-        assert len(ours.rows) > 20
-
-    @pytest.mark.parametrize("method", ["pcr", "gaussian"])
-    def test_counts_have_the_same_bytes(self, tables, method):
-        request = sf.release.counts_job("t.parquet", unit="person", key="key", rho=5, delta=1e-6, method=method).request
-        ours, theirs = (run(request, table) for table in tables)
-        assert (ours.rows, ours.statement) == (theirs.rows, theirs.statement)
-        assert len(ours.rows) > 20
-
-    @pytest.mark.parametrize("unit", ["x", "person"])
-    def test_what_other_engines_order_by_other_bits_is_refused_with_a_way_out(self, tables, unit):
-        request = request_of(unit=unit, key="person" if unit == "x" else "x", epsilon=1, delta=1e-6, max_keys=2)
-        argument = "unit" if unit == "x" else "key"
-        with pytest.raises(
-            InvalidArgument, match=rf"^{argument}: x is double, .*cast it to bigint or string in .* view$"
-        ):
-            request.check(tables[0])
-
 
 class TestFrames:
     """A data frame of Spark stays there."""
 
     @pytest.fixture
     def path(self, tmp_path):
-        return str(write(tmp_path / "rows.parquet", TestReleases.rows, TestReleases.columns))
+        return str(write(tmp_path / "rows.parquet", SparkReleases.rows, SparkReleases.columns))
 
     @pytest.fixture
     def frame(self, path):
@@ -253,7 +202,7 @@ class TestFrames:
 
     @pytest.mark.parametrize("public", [False, True])
     def test_the_table_is_that_of_a_parquet_file(self, frame, path, tmp_path, public):
-        asked: dict[str, Any] = {"unit": "person", "key": "key", "aggregates": TestReleases.every, "max_keys": 4}
+        asked: dict[str, Any] = {"unit": "person", "key": "key", "aggregates": SparkReleases.every, "max_keys": 4}
         keys = None
         if public:
             keys = str(write(tmp_path / "keys.parquet", [("é3",), ("it's0",), ("nowhere",)], {"key": "text"}))
@@ -305,6 +254,14 @@ class TestForms:
     def fail(self, *given: Any) -> None:
         raise MemoryError
 
+    def test_a_person_has_a_key_once_where_rows_are_in_parts_by_person(self, engine):
+        """As in a table with buckets: Spark adds these up in one step, and each part has many people."""
+        rows = engine._session.range(40_000).selectExpr("id * 7919 % 1000 AS person", "id DIV 1000 % 20 AS key0")
+        parted = rows.repartition(2, "person").sortWithinPartitions("key0")
+        sets = sets_of(parted, Identity(("key0",), {"key0": "bigint"}), "person")
+        sizes = sets.selectExpr("size(keys) AS n", "size(array_distinct(transform(keys, x -> x.key0))) AS once")
+        assert {tuple(row) for row in sizes.collect()} == {(20, 20)}
+
     def test_more_keys_than_the_driver_takes_are_a_failure(self, engine):
         with opened(engine, ContributionQuery(TABLE, "person", ("key",))) as contributions:
             contributions._max_collected = 13
@@ -312,6 +269,38 @@ class TestForms:
                 contributions.count_people(SELECT, max_keys=100)
             contributions._max_collected = 14
             assert len(contributions.count_people(SELECT, max_keys=100)) == 14
+
+
+class TestLedger:
+    """A release that is paid for, and fails."""
+
+    @pytest.fixture
+    def world(self, tmp_path):
+        world = new_world(tmp_path / "world")
+        spark = f'type = "spark"\nurl = "{MASTER}"\nmax_collected = 1'
+        world.config.write_text(world.config.read_text().replace('type = "duckdb"', spark))
+        return world
+
+    def release(self, world, max_collected: int):
+        written = re.sub("max_collected = .*", f"max_collected = {max_collected}", world.config.read_text())
+        world.config.write_text(written)
+        return world.aggregates(source="sales", aggregates=[sf.Units()], out=world.out()).run()
+
+    def test_too_many_keys_keep_the_charge_and_the_job_can_be_run_again_for_it(self, world):
+        for _ in range(2):
+            with pytest.raises(EngineFailed, match=r"^the rows could not be read, and nothing was released") as failure:
+                self.release(world, len(ITEMS) - 1)
+            assert failure.value.__context__ is None
+            assert world.spent() == (NOTHING, PRICE)
+            assert not Path(world.out()).exists()
+        assert len(self.release(world, len(ITEMS))) == len(ITEMS)
+        assert world.spent() == (PRICE, NOTHING)
+        assert world.wrong() == []
+
+    def test_a_limit_that_makes_no_sense_is_refused_before_anything_is_charged(self, world):
+        with pytest.raises(ConfigError, match="max_collected"):
+            self.release(world, 0)
+        self.release(world, len(ITEMS))
 
 
 @pytest.mark.parametrize("table", ["values", "pairs"])
@@ -337,5 +326,9 @@ def test_sums_of_one_person_cannot_overflow(monkeypatch):
     monkeypatch.setattr(contributions, "MAX_VALUE_STEPS", 2**52)
     text = contributions._sum_of_steps("value0", 1.0)
     with SparkEngine(MASTER, {}) as found:
-        [(total,)] = found._session.range(2**12).selectExpr("1e300D + id AS value0").selectExpr(text).collect()
+        rows = found._session.range(2**12).selectExpr("1e300D + id AS value0").selectExpr(text)
+        try:
+            [(total,)] = rows.collect()
+        except PySparkException as overflow:
+            pytest.fail(f"the sum failed: {overflow.getCondition()}")
     assert total == 2**64

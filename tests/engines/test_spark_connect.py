@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from typing import ClassVar
 
 import duckdb
 import pytest
@@ -12,8 +13,8 @@ import sfumato as sf
 from sfumato.engines.spark import SparkEngine, sessions
 from sfumato.errors import EngineFailed
 from tests.contracts.contributions import ContributionsContract
-from tests.contracts.engine import TABLE, EngineContract
-from tests.engines.test_spark import Files, TestReleases
+from tests.contracts.engine import EngineContract
+from tests.contracts.spark import Files, SparkAsked, SparkReleases
 from tests.helpers.duckdb_tables import write
 from tests.helpers.spark_connect import connect_server
 
@@ -24,29 +25,34 @@ pytestmark = [
 ]
 
 
-class Remote(Files):
-    address: str
+class Remote:
+    url: ClassVar[str]
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _server(cls) -> Iterator[None]:
-        with connect_server() as cls.address:
+        with connect_server() as cls.url:
             yield
 
-    def make(self, rows, columns, table=TABLE):
-        return SparkEngine(self.address, {table: self.file(rows, columns)})
 
-
-class TestConnect(Remote, EngineContract):
+class TestConnect(Remote, Files, EngineContract):
     pass
 
 
-class TestConnectContributions(Remote, ContributionsContract):
+class TestConnectContributions(Remote, Files, ContributionsContract):
+    pass
+
+
+class TestConnectAsking(Remote, SparkAsked):
+    pass
+
+
+class TestConnectReleases(Remote, SparkReleases):
     pass
 
 
 def test_a_release_of_a_frame_is_that_of_a_parquet_file(tmp_path):
-    path = str(write(tmp_path / "t.parquet", TestReleases.rows, TestReleases.columns))
+    path = str(write(tmp_path / "t.parquet", SparkReleases.rows, SparkReleases.columns))
     with connect_server() as address, SparkEngine(address, {}) as found:
         frame = found._session.read.parquet(path)
         tables = [

@@ -11,6 +11,7 @@ import pytest
 
 from sfumato.accounting import Charge, zcdp_delta
 from sfumato.mechanisms import KnownGaussian, KnownGumbel, KnownLaplace, Mechanism, UnknownGumbel
+from sfumato.mechanisms.known_domain import KnownNoise
 from tests.helpers.claims import assert_ledger, assert_private, assert_zcdp
 from tests.helpers.laws import (
     TOLERANCE,
@@ -142,3 +143,19 @@ def test_a_selection_needs_its_whole_epsilon() -> None:
     p, q = ranking((12, 0), mechanism), ranking((12, 1), mechanism)
     assert exact_delta(paired(p, q), 0.99) > 1e-8
     assert exact_delta(paired(p, q), 1.0) <= TOLERANCE
+
+
+@pytest.mark.parametrize("kind", [KnownLaplace, KnownGaussian])
+@pytest.mark.parametrize("groups", [4, 10, 40])
+def test_the_error_of_the_first_group_holds_for_equal_counts(kind: type[KnownNoise], groups: int) -> None:
+    """The largest of so many draws, exactly: it is within the error of a list of one 95 times in 100."""
+    mechanism = kind.of(epsilon=0.5, max_groups=1, k=1)
+
+    def chance(half_width: int) -> float:
+        return (1 - mechanism.noise.tail(half_width + 1)) ** groups - mechanism.noise.tail(half_width + 1) ** groups
+
+    wide, narrow = mechanism.list_error95(groups), mechanism.error95
+    assert narrow is not None
+    assert chance(wide) >= 0.95
+    assert chance(narrow) < 0.95
+    assert mechanism.at(groups).list_error95(groups) == narrow

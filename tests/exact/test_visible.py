@@ -40,6 +40,8 @@ def assert_smallest(sizes: ShownSizes, shown: Callable[[int], float]) -> None:
     for size, share in ((sizes.half, 0.5), (sizes.most, 0.95)):
         assert shown(size) >= share - TOLERANCE
         assert shown(size - 1) < share
+    if sizes.rarely:
+        assert shown(sizes.rarely - 1) <= 0.05 + TOLERANCE
 
 
 @SETTINGS
@@ -95,6 +97,8 @@ def test_a_cutoff_that_is_selected_shows_such_groups_more_often(at: Any) -> None
 
 def test_the_sizes_of_the_specification() -> None:
     at: dict[str, Any] = {"epsilon": 0.15, "delta": 1e-10}
+    assert UnknownGumbel.of(k=10, limit=1000, **at).visible.rarely == 181
+    assert ShownSizes(10, 30, "zero").rarely == 0
     assert ThresholdGaussian.of(max_groups=1, **at).visible == ShownSizes(87, 109, "zero")
     assert ThresholdGaussian.of(max_groups=5, **at).visible == ShownSizes(199, 248, "zero")
     assert UnknownGaussian.of(max_groups=1, **at).visible == ShownSizes(122, 153, "cutoff")

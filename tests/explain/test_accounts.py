@@ -14,9 +14,13 @@ from sfumato.explain.losses import GROUPS
 from sfumato.mechanisms import UnknownGaussian, UnknownGumbel, UnknownLaplace
 from sfumato.query.policy import Prices
 from sfumato.wire.guarantee import AccountBound, Asked
-from tests.helpers.promises import ANNA, PARTNER, TABLE, analysts, config, explain_text, promise, table
+from tests.helpers.promises import ANNA, ENGINE, PARTNER, TABLE, analysts, config, explain_text, promise, table
 
 PRICES = Prices(Fraction(15, 100), Fraction(1, 10**10))
+
+
+WITH_TITLES = ENGINE + table(more="columns.title = { max_groups = 1 }\n")
+"""A table with a column of which a person has one value."""
 
 
 def bounds(text: str) -> dict[Asked, AccountBound]:
@@ -32,7 +36,7 @@ class TestBounds:
         assert whole.wins == 1.0
 
     def test_one_question_and_a_tenth_of_the_budget(self) -> None:
-        found = bounds(PARTNER + ANNA)
+        found = bounds(WITH_TITLES + PARTNER + ANNA)
         assert {what: bound.charge for what, bound in found.items()} == {
             "total": Charge(1),
             "histogram": Charge(1, 1),
@@ -48,19 +52,29 @@ class TestBounds:
 
     def test_laplace_noise_is_pure_and_gaussian_noise_is_not(self) -> None:
         small = PARTNER.replace("0.15", "0.01")
-        gaussian = bounds(small + ANNA)["histogram"].epsilon
-        laplace = bounds(small.replace("calls", 'count_noise = "laplace"\ncalls') + ANNA)["histogram"].epsilon
+        gaussian = bounds(WITH_TITLES + small + ANNA)["histogram"].epsilon
+        laplace = bounds(WITH_TITLES + small.replace("calls", 'count_noise = "laplace"\ncalls') + ANNA)[
+            "histogram"
+        ].epsilon
         assert (laplace, gaussian) == (0.01, 0.03)  # 0.005 and 0.021, rounded up
 
     def test_a_shared_account_does_not_know_which_noise_is_asked_for(self) -> None:
-        text = PARTNER.replace("calls", 'count_noise = "laplace"\ncalls')
+        text = WITH_TITLES + PARTNER.replace("calls", 'count_noise = "laplace"\ncalls')
         text += ANNA + 'organisation = "acme"\n[organisations.acme]\nbudget = "partner"'
         own, shared = explain_text(text).guarantee.accounts
         assert own.bounds[1].epsilon == 0.08
         assert shared.bounds[1].epsilon == 0.36
 
     def test_a_question_that_does_not_fit_is_not_listed(self) -> None:
-        assert [*bounds(PARTNER.replace("3000", "20") + ANNA)] == ["total", "histogram", "tenth", "period", "year"]
+        poor = PARTNER.replace("3000", "20") + ANNA
+        assert [*bounds(WITH_TITLES + poor)] == ["total", "histogram", "tenth", "period", "year"]
+
+    def test_a_histogram_is_listed_where_a_column_has_one_value_per_person(self) -> None:
+        assert "histogram" in bounds(WITH_TITLES + PARTNER + ANNA)
+        assert "histogram" not in bounds(TABLE + PARTNER + ANNA)
+        assert "histogram" not in bounds(WITH_TITLES.replace("max_groups = 1", "max_groups = 2") + PARTNER + ANNA)
+        other = WITH_TITLES.replace(ENGINE, "").replace("tables.t", "tables.other").replace("t.parquet", "o.parquet")
+        assert "histogram" not in bounds(TABLE + other + PARTNER + ANNA + 'tables = ["t"]')
 
     def test_what_never_resets_has_no_year(self) -> None:
         assert "year" not in bounds(PARTNER.replace("monthly", "never") + ANNA)
@@ -76,11 +90,11 @@ class TestBounds:
         assert (found.epsilon, found.wins) == (0.0, 0.5)
 
     def test_a_tracked_budget_bounds_one_question_at_a_time(self) -> None:
-        found = promise(PARTNER + 'mode = "track"\n' + ANNA)
+        found = promise(WITH_TITLES + PARTNER + 'mode = "track"\n' + ANNA)
         assert [bound.what for bound in found.bounds] == ["total", "histogram", "top_ten"]
         assert found.groups == []
         text = PARTNER.replace("calls = 30", "calls = 0").replace("1e-10", "1e-6") + 'mode = "track"\n'
-        assert [bound.delta for bound in promise(text + ANNA).bounds] == [1e-5] * 3
+        assert [bound.delta for bound in promise(WITH_TITLES + text + ANNA).bounds] == [1e-5] * 3
 
 
 class TestGroups:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -9,9 +11,10 @@ import pytest
 
 from sfumato.accounting import Charge, epsilon
 from sfumato.errors import InvalidArgument
-from sfumato.explain.buying import EPSILON, PRICES, plan_budget
+from sfumato.explain.buying import EPSILON, FINEST, PRICES, compare_settings, find_setting, plan_budget
 from sfumato.explain.losses import SHOWN_AT
 from sfumato.query.policy import Prices
+from sfumato.wire.guarantee import Asked
 from tests.helpers.promises import ANNA, TABLE, config, promise
 
 
@@ -37,14 +40,17 @@ def test_calls_are_as_many_as_units_while_their_delta_is_small() -> None:
 
 def test_the_default_is_what_the_docs_say() -> None:
     plan = plan_budget()
-    assert plan.epsilon == EPSILON == 8
-    assert (plan.period.epsilon, plan.period.delta) == (8.0, 1e-7)
+    assert plan.epsilon == EPSILON == 3
+    assert (plan.period.epsilon, plan.period.delta) == (2.98, 1e-7)
     assert plan.year is not None
-    assert (plan.year.epsilon, plan.year.delta) == (34.36, 1e-6)
+    assert (plan.year.epsilon, plan.year.delta) == (11.21, 1e-6)
+    assert plan.period.wins < 0.955
+    larger = plan_budget(4).period
+    assert larger.wins > 0.975
     assert {each.asked: (each.times, each.error95) for each in plan.buys()} == {
-        "total": (320, 26),
-        "histogram": (320, 26),
-        "top_ten": (15, 26),
+        "total": (55, 26),
+        "histogram": (55, 26),
+        "top_ten": (2, 26),
     }
 
 
@@ -68,6 +74,51 @@ def test_its_lines_are_read_back_and_promise_the_same() -> None:
     whole = promise(text).bound("period")
     assert whole is not None
     assert (whole.epsilon, whole.delta) == (plan.period.epsilon, plan.period.delta)
+
+
+def test_other_settings_promise_the_same() -> None:
+    plan = plan_budget(3)
+    plans = compare_settings(plan)
+    assert [float(each.budget.prices.epsilon_per) for each in plans] == [0.05, 0.1, 0.15, 0.2, 0.3]
+    for each in plans:
+        assert each.period.epsilon is not None
+        assert each.period.epsilon <= 3.005
+    totals = [next(each.buys()) for each in plans]
+    assert all(a.times > b.times for a, b in pairwise(totals))
+    assert all((a.error95 or 0) > (b.error95 or 0) for a, b in pairwise(totals))
+    assert plan in plans
+    assert len(compare_settings(plan_budget(3, Prices(Fraction(7, 100), Fraction(1, 10**10))))) == 6
+
+
+@pytest.mark.parametrize("asked", ["total", "histogram", "top_ten"])
+@pytest.mark.parametrize("questions", [1, 17, 400])
+def test_the_least_noise_that_buys_enough(asked: Asked, questions: int) -> None:
+    found = find_setting(plan_budget(3), asked, questions)
+    assert found is not None
+    prices = found.budget.prices
+    assert {each.asked: each.times for each in found.buys()}[asked] >= questions
+    more = replace(prices, epsilon_per=prices.epsilon_per + Fraction(1, FINEST))
+    with suppress(InvalidArgument):
+        assert {each.asked: each.times for each in plan_budget(3, more).buys()}[asked] < questions
+
+
+def test_more_calls_than_delta_allows_cannot_be_bought() -> None:
+    assert find_setting(plan_budget(3), "histogram", 501) is None
+    assert find_setting(plan_budget(3), "total", 501) is not None
+
+
+@pytest.mark.parametrize("resets", ["daily", "weekly", "monthly", "never"])
+def test_the_odds_are_those_of_policy_explain(resets: str) -> None:
+    plan = plan_budget(3, resets=resets)
+    text = f"{TABLE}[budgets.partner]\n{plan.to_toml()}{ANNA}"
+    explained = {bound.what: (bound.epsilon, bound.delta, bound.wins) for bound in promise(text).bounds}
+    odds = {what: (bound.epsilon, bound.delta, bound.wins) for what, bound in plan.odds()}
+    month = odds.pop("month", None)
+    assert odds.keys() - explained.keys() == {"histogram"}  # the table has no column of which a person has one value
+    assert odds | explained == odds
+    assert (month is not None) == (resets in ("daily", "weekly"))
+    if month is not None:
+        assert odds["period"][0] < month[0] < odds["year"][0]
 
 
 def test_what_never_resets_has_no_year() -> None:

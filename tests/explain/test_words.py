@@ -107,7 +107,7 @@ class TestSources:
 class TestTheRest:
     def test_what_is_not_covered(self) -> None:
         told = " ".join(exclusions(explain_text(PARTNER + ANNA)))
-        for word in ("Periods add up", "Grants", "public", "released without a budget"):
+        for word in ("Periods add up", "Grants", "public", "released without a budget", "a data frame"):
             assert word in told
         assert "times the epsilon" not in told
         assert "Periods" not in " ".join(exclusions(explain_text(PARTNER.replace("monthly", "never") + ANNA)))

@@ -262,11 +262,13 @@ def release(folder: Path, rho: int = 5) -> sf.Released:
 
 
 def standing(session: sf.Session) -> Values:
-    """What everybody has spent and may spend."""
-    return {
-        analyst: {"budget": session.budget(analyst).to_dict(), "charges": session.charges(analyst).to_dict()}
-        for analyst in ("anna", "ben")
-    }
+    """What everybody has spent and may spend; without what was asked, which was not kept before schema 6."""
+    told: Values = {}
+    for analyst in ("anna", "ben"):
+        charges = session.charges(analyst).to_dict()
+        charges["rows"] = [_omit(row, "request", "sql", "reason") for row in charges["rows"]]
+        told[analyst] = {"budget": session.budget(analyst).to_dict(), "charges": charges}
+    return told
 
 
 def tell(folder: Path) -> Values:
@@ -308,7 +310,7 @@ def written(folder: Path) -> Values:
     del found["ledger"][0]["head"]
     for row in found["journal"]:
         del row["hash"]
-        row["note"] = _without(row["note"], "answer")
+        row["note"] = _without(row["note"], "answer", "question")
     for row in found["answers"]:
         row["body"] = _without(row["body"], "notes")
     told["fence"] = [{name: value for name, value in line.items() if name != "head"} for line in fence_lines(folder)]
@@ -356,6 +358,10 @@ def _estimate(folder: Path) -> Values:
         return session.estimate(NEW, analyst="anna").to_dict()
 
 
-def _without(text: str, name: str) -> Any:
-    """JSON without one name; other text as it is."""
-    return {key: value for key, value in json.loads(text).items() if key != name} if text.startswith("{") else text
+def _without(text: str, *names: str) -> Any:
+    """JSON without some names; other text as it is."""
+    return _omit(json.loads(text), *names) if text.startswith("{") else text
+
+
+def _omit(value: Values, *names: str) -> Values:
+    return {key: item for key, item in value.items() if key not in names}

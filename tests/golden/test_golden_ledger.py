@@ -144,3 +144,24 @@ def test_an_older_copy_is_noticed(folder: Path):
     story.set_back(folder)
     with pytest.raises(sf.LedgerFailed):
         story.opened(folder)
+
+
+def test_charges_from_before_have_no_question_and_new_ones_have(folder: Path):
+    with story.opened(folder) as session:
+        assert {(row.request, row.sql) for row in session.charges("anna").rows} == {(None, None)}
+        answer = session.ask(story.NEW, analyst="anna")
+        row = session.charges("anna").rows[0]
+        assert (row.digest, row.request) == (
+            answer.receipt.digest,
+            {
+                "type": "top_k",
+                "table": "visits",
+                "measure": "people",
+                "where": {},
+                "by": ["region", "title"],
+                "k": 2,
+                "counts": True,
+            },
+        )
+        assert row.sql == "SELECT region, title, people FROM visits GROUP BY region, title ORDER BY people DESC LIMIT 2"
+        assert session.ledger.verify() == []

@@ -35,7 +35,21 @@ def test_the_texts_of_notes(part: str, written: Any):
 
 @pytest.mark.parametrize("table", RECORDED["tables"])
 def test_what_the_ledger_writes(table: str, written: Any):
-    assert not differences(written["tables"][table], RECORDED["tables"][table])
+    found, expected = written["tables"][table], RECORDED["tables"][table]
+    if table == "journal":
+        found = with_recorded_settings(found, expected)
+    assert not differences(found, expected)
+
+
+def with_recorded_settings(found: Any, expected: Any) -> Any:
+    """The journal, its trail of the policy without kinds of settings that were not recorded yet: it may get more."""
+    before = {name for row in expected if row["kind"] == "policy" for name in row["note"]["set"]}
+    assert before
+
+    def shorten(note: Any) -> Any:
+        return note | {"set": {name: text for name, text in note["set"].items() if name in before}}
+
+    return [row | {"note": shorten(row["note"])} if row["kind"] == "policy" else row for row in found]
 
 
 def test_a_release_that_a_ledger_pays_for(tmp_path: Path):

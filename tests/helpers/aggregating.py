@@ -19,6 +19,7 @@ from sfumato.release.bounding import PulledContributions
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.source import PUBLIC, ROWS, Source
 from sfumato.release.statistics.base import SummedStatistic
+from sfumato.release.statistics.quantile import Quantile
 
 Row = tuple[Any, ...]
 TYPES = {"person": "INTEGER", "key": "VARCHAR", "x": "DOUBLE"}
@@ -58,7 +59,7 @@ def run(request: ReleaseRequest, source: Source, secret: bytes = b"s" * 32) -> R
 
 class Seen:
     """What a run computed exactly: the counts for selection, or the sums of weights of each of its rounds; the
-    censuses; and every statistic's sums, by key."""
+    censuses; and by key every statistic's sums, or its points and how many values lie at each."""
 
     table: Released
 
@@ -67,12 +68,14 @@ class Seen:
         self.weights: list[Counter[Any]] = []
         self.censuses: list[list[int]] = []
         self.sums: dict[Statistic, dict[Any, tuple[int, ...]]] = {}
+        self.points: dict[Quantile, dict[Any, tuple[Integers, Integers]]] = {}
 
 
 def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any] | None = None) -> Seen:
     """Run it, and look. With `chosen`, these keys are selected whatever the noise says."""
     seen, keys = Seen(), []
     plain_release, plain_select, plain_census = SummedStatistic.release, Aggregates._select, KeyCensus.release
+    plain_quantiles = Quantile.release
 
     plain_counts, plain_weights = PulledContributions.count_people, PulledContributions.sum_weights
 
@@ -107,7 +110,17 @@ def exactly(request: Aggregates, source: Source, secret: bytes, chosen: set[Any]
         seen.sums[self] = dict(zip(keys, zip(*(array.tolist() for array in exact.arrays), strict=True), strict=True))
         return plain_release(self, exact, size, share, rng)
 
+    def quantiles(self: Quantile, exact: Any, size: int, share: Any, rng: Any) -> Any:
+        assert size == len(keys)
+        ends = np.searchsorted(exact.codes, exact.points * np.arange(size + 1))
+        parts = zip(keys, ends[:-1], ends[1:], strict=True)
+        seen.points[self] = {
+            key: (exact.codes[low:high] % exact.points, exact.counts[low:high]) for key, low, high in parts
+        }
+        return plain_quantiles(self, exact, size, share, rng)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Quantile, "release", quantiles)
         patch.setattr(PulledContributions, "count_people", counts)
         patch.setattr(PulledContributions, "sum_weights", weights)
         patch.setattr(KeyCensus, "release", census)

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from sfumato.types import TYPES
 
+MANY = 50_000
 PAIRS = {"unit": "integer", "key": "text"}
 
 
@@ -24,6 +25,10 @@ def fill(connection, table: str, rows: Sequence[tuple[Any, ...]], columns: Mappi
     name = exp.to_identifier(table, quoted=True).sql("duckdb")
     typed = [f"{exp.to_identifier(c, quoted=True).sql('duckdb')} {TYPES[kind].duckdb}" for c, kind in columns.items()]
     connection.execute(f"CREATE TABLE {name} ({', '.join(typed)})")
+    if len(rows) > MANY:
+        lists = ", ".join(f"unnest(CAST(? AS {TYPES[kind].duckdb}[]))" for kind in columns.values())
+        connection.execute(f"INSERT INTO {name} SELECT {lists}", [list(values) for values in zip(*rows, strict=True)])
+        return name
     for start in range(0, len(rows), 500):
         block = rows[start : start + 500]
         places = ", ".join(["(" + ", ".join("?" * len(columns)) + ")"] * len(block))

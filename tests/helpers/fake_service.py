@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -16,10 +17,11 @@ from sfumato.accounting import Charge
 from sfumato.client import AsyncClient, Client
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Standing
+from sfumato.postprocess import find_shape
 from sfumato.problems import problem, problem_type
 from sfumato.query.policy import Column, Measure, Policy, TablePolicy
 from sfumato.query.request import Total
-from sfumato.query.sql import read_sql
+from sfumato.query.sql import bind_request, read_statement
 from sfumato.service import examples
 from sfumato.wire import (
     Answer,
@@ -29,12 +31,17 @@ from sfumato.wire import (
     Charges,
     Estimate,
     Guarantee,
+    KeyInfo,
     Me,
     Note,
+    Questions,
     Receipt,
+    ReceiptCore,
     Report,
+    StoredAnswer,
     TableRow,
     Tables,
+    UsageReport,
     Visible,
 )
 
@@ -126,6 +133,7 @@ CHARGES = Charges(
     ],
     "17",
 )
+QUESTIONS = Questions.from_dict(examples.REPLIES["Questions"])
 ME = Me(
     analyst="anna",
     role="analyst",
@@ -135,8 +143,11 @@ ME = Me(
     reports=[],
     entities={"account": ["7"], "campaign": [["7", "spring"]]},
     where="region = 'emea'",
+    rights=["ask", "report"],
+    key=KeyInfo(prefix="sfumato_Zk3x", expires=None),
 )
 GUARANTEE = Guarantee.from_dict(examples.GUARANTEE)
+USAGE = UsageReport.from_dict(examples.REPLIES["UsageReport"])
 TABLES = Tables(
     [
         TableRow(
@@ -245,7 +256,7 @@ CELLS = {
 
 @dataclass
 class Reading:
-    """Refuses what the real service would, and answers the rest from `CELLS`: keys in one order, then the measure."""
+    """Refuses what the real service would, and answers the rest from `CELLS`, in the columns of the statement."""
 
     asked: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -258,19 +269,29 @@ class Reading:
             return ok(TABLES)
         if request.url.path == "/v1/budget":
             return ok(BUDGET)
-        self.asked.append(json.loads(request.content)["sql"])
         try:
+            self.asked.append(bind_request(json.loads(request.content))["sql"])
             return ok(self._answer(self.asked[-1]))
         except SfumatoError as error:
             return refused(error)
 
     def _answer(self, sql: str) -> dict[str, Any]:
-        asked = read_sql(sql, policy())
+        statement = read_statement(sql, policy())
+        asked, shape = statement.core, find_shape(statement)
         keys = [] if isinstance(asked, Total) else sorted(asked.by)
         shown = [*keys, *(["members"] if getattr(asked, "counts", True) else [])]
         types = {column["name"]: column["type"] for column in TABLES.rows[0].columns} | {"members": "integer"}
         length = 1 if not keys else min(getattr(asked, "k", None) or 3, 3)
         rows = [{name: CELLS[name][place] for name in shown} for place in range(length)]
-        receipt = RECEIPT.to_dict() | {"error95": {"members": 27} if "members" in shown else {}}
-        types_shown = {name: types[name] for name in shown}
-        return {"columns": types_shown, "rows": rows, "stopped": False, "receipt": receipt, "notes": []}
+        core = ReceiptCore(
+            mechanism=RECEIPT.mechanism,
+            unit=RECEIPT.unit,
+            error95={"members": 27} if "members" in shown else {},
+            data_version=RECEIPT.data_version,
+            digest=RECEIPT.digest,
+        )
+        columns = {name: types[name] for name in shown}
+        stored = StoredAnswer(columns=columns, rows=rows, stopped=False, receipt=core, notes=[])
+        stored = stored if shape is None else shape.apply(stored, lambda shown, released: 27)
+        added = {name: getattr(RECEIPT, name) for name in ("charge", "left", "resets", "repeat")}
+        return stored.complete(SimpleNamespace(**added)).to_dict()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import json
+import math
 import os
 import shutil
 import signal
@@ -243,10 +244,16 @@ def table(
     *,
     stored: Mapping[str, str] | None = None,
     keeps_nulls: bool = True,
+    max_length: int = 512,
+    raw: Sequence[str] = (),
 ) -> Iterator[str]:
-    """A table of these rows while the block lasts. Each part is one segment, and they go to the servers in turn."""
+    """A table of these rows while the block lasts. Each part is one segment, and they go to the servers in turn.
+
+    Columns that are `raw` have no dictionary.
+    """
+    index = {"loadMode": "MMAP", "nullHandlingEnabled": keeps_nulls, "noDictionaryColumns": list(raw)}
     with httpx2.Client(timeout=60, trust_env=False) as http:
-        fill(http, addresses, name, columns, parts, stored=stored or {}, keeps_nulls=keeps_nulls)
+        fill(http, addresses, name, columns, parts, stored=stored or {}, index=index, max_length=max_length)
         try:
             yield name
         finally:
@@ -262,17 +269,17 @@ def fill(
     parts: Sequence[Sequence[tuple[Any, ...]]],
     *,
     stored: Mapping[str, str],
-    keeps_nulls: bool = True,
+    index: Mapping[str, Any],
+    max_length: int,
 ) -> None:
     controller = addresses["controller"]
-    fields = [{"name": each, "dataType": stored.get(each, STORED[kind])} for each, kind in columns.items()]
-    post(http, f"{controller}/schemas", json={"schemaName": name, "dimensionFieldSpecs": fields})
+    post(http, f"{controller}/schemas", json=schema(name, columns, stored, max_length))
     config = {
         "tableName": name,
         "tableType": "OFFLINE",
         "segmentsConfig": {"schemaName": name, "replication": "1"},
         "tenants": {},
-        "tableIndexConfig": {"loadMode": "MMAP", "nullHandlingEnabled": keeps_nulls},
+        "tableIndexConfig": index,
         "metadata": {},
     }
     post(http, f"{controller}/tables", json=config)
@@ -282,12 +289,20 @@ def fill(
         cells = (map(as_stored, row, kinds) for row in rows)
         lines = "\n".join(json.dumps(dict(zip(columns, row, strict=True))) for row in cells)
         post(http, f"{controller}/ingestFromFile", params=params, files={"file": ("rows.json", lines.encode())})
-    total = sum(map(len, parts))
-    wait_until(lambda: not total or rows_seen(http, addresses["broker"], name) == total)
+    wait_until(lambda: rows_seen(http, addresses["broker"], name) == sum(map(len, parts)))
+
+
+def schema(name: str, columns: Mapping[str, str], stored: Mapping[str, str], max_length: int) -> dict[str, Any]:
+    """Text is cut off after so many characters when a segment is built."""
+    kinds = {each: stored.get(each, STORED[kind]) for each, kind in columns.items()}
+    fields = [{"name": each, "dataType": kind, "maxLength": max_length} for each, kind in kinds.items()]
+    return {"schemaName": name, "dimensionFieldSpecs": fields}
 
 
 def as_stored(value: Any, kind: str) -> Any:
-    """A cell as JSON has it for Pinot: days and moments in whole milliseconds, or as text."""
+    """A cell as JSON has it for Pinot: days and moments in whole milliseconds, or as text; infinities as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
     if not isinstance(value, date):
         return value
     if kind == "STRING":
@@ -303,11 +318,11 @@ def post(http: httpx2.Client, url: str, **body: Any) -> None:
         raise RuntimeError(f"{url}: {response.text}")
 
 
-def rows_seen(http: httpx2.Client, broker: str, name: str) -> int:
-    """How many rows a query sees; 0 where it fails."""
+def rows_seen(http: httpx2.Client, broker: str, name: str) -> int | None:
+    """How many rows a query sees; None where it fails. An empty table has no result, but the broker must know it."""
     reply = http.post(f"{broker}/query/sql", json={"sql": f'SELECT COUNT(*) FROM "{name}"'}).json()
     shown = reply.get("resultTable")
-    return shown["rows"][0][0] if shown and not reply["exceptions"] else 0
+    return None if reply["exceptions"] else shown["rows"][0][0] if shown else 0
 
 
 if __name__ == "__main__":

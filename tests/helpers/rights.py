@@ -70,8 +70,15 @@ _SQL = (
     "SELECT members FROM engagements UNION SELECT staff FROM payroll",
     "SELECT members FROM engagements WHERE region IN (SELECT region FROM payroll)",
     "SELECT members FROM engagements WHERE EXISTS (SELECT 1 FROM payroll)",
-    "WITH payroll AS (SELECT * FROM engagements) SELECT members FROM payroll",
+    "WITH engagements AS (SELECT * FROM payroll) SELECT staff FROM engagements",
+    "SELECT members FROM engagements UNION ALL SELECT staff FROM payroll",
     "SELECT staff FROM information_schema.tables",
+    "SELECT * FROM information_schema.tables",
+    "SELECT * FROM information_schema.columns",
+    "SHOW COLUMNS FROM payroll",
+    "SELECT * FROM payroll LIMIT 0",
+    "SELECT staff FROM payroll WHERE FALSE LIMIT 0",
+    "EXPLAIN SELECT * FROM payroll LIMIT 0",
 )
 _JSON: tuple[dict[str, Any], ...] = tuple(
     {"type": kind, "table": table, "measure": "staff", **({} if kind == "total" else {"by": "region"}), **more}

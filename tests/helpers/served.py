@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -25,7 +25,9 @@ from sfumato.ledger.api_keys import ApiKeys
 from sfumato.service import openapi, pages
 from sfumato.service.app import add_api_routes, add_probe_routes, create_app
 from sfumato.service.middleware import HEADERS
+from sfumato.service.pools import Activity
 from sfumato.session import Session
+from sfumato.web.console import add_console
 from tests.helpers.advertised import BY_DAY, new_ads
 from tests.helpers.worlds import NOW, World, new_world
 
@@ -97,11 +99,11 @@ class Reply:
 class Served:
     """The service over a world."""
 
-    def __init__(self, world: World, portal: BlockingPortal, clock: Clock) -> None:
+    def __init__(self, world: World, portal: BlockingPortal, clock: Clock, *, console: bool = False) -> None:
         self.world, self.clock, self._portal = world, clock, portal
         self.session = Session(world.path, clock=clock)
         with patch.object(pages, "openapi", _described):
-            self.app = create_app(self.session)
+            self.app = create_app(self.session, add_console=add_console if console else None)
         self.keys = ApiKeys(self.session.ledger)
 
     def key(self, analyst: str = "anna", role: str | None = None, expires: datetime | None = None) -> str:
@@ -140,9 +142,15 @@ class Served:
         chunks = [body] if isinstance(body, bytes) else list(body or [b""])
         if isinstance(body, bytes) and "content-length" not in dict(pairs):
             pairs.append(("content-length", str(len(body))))
-        reply = self._portal.call(_called, self.app, method, path, pairs, chunks, delay_s)
+        reply = self.send(method, path, pairs, chunks, delay_s)
         check_reply(method, path, reply)
         return reply
+
+    def send(
+        self, method: str, path: str, headers: list[tuple[str, str]], chunks: list[bytes], delay_s: float = 0
+    ) -> Reply:
+        """One call, as it is."""
+        return self._portal.call(_called, self.app, method, path, headers, chunks, delay_s)
 
     def spent(self, analyst: str = "anna") -> Charge:
         return self.session.budget(analyst).accounts[0].spent
@@ -168,13 +176,24 @@ def new_served(
     service: Mapping[str, Any] = SERVICE,
     now: datetime = NOW,
     ads: bool = False,
+    govern: bool = False,
+    console: bool = False,
+    more: str = "",
+    prepare: Callable[[World], None] = lambda _: None,
     **config: Any,
 ) -> Served:
-    """A service over a new world; with `ads` it has reports."""
+    """A service over a new world.
+
+    With `ads` it has reports, with `console` pages, and with `govern` owners make keys and grants. `more` stands in its
+    file, too. `prepare` changes the world before it is opened.
+    """
     world = (new_ads if ads else new_world)(folder, **config)
     settings = "".join(f"{name} = {value}\n" for name, value in {**UNPADDED, **service}.items())
-    world.path.write_text(world.path.read_text() + PEOPLE + "[service]\n" + settings)
-    return Served(world, portal, Clock(now))
+    world.path.write_text(world.path.read_text() + PEOPLE + "[service]\n" + settings + more)
+    if govern:
+        world.path.write_text(world.path.read_text() + "[console]\ngovern = true\n")
+    prepare(world)
+    return Served(world, portal, Clock(now), console=console)
 
 
 def digest_of(reply: Reply) -> str:
@@ -236,7 +255,7 @@ async def _pieces(chunks: list[bytes], delay_s: float) -> AsyncIterator[dict[str
 @cache
 def document() -> dict[str, Any]:
     bare = FastAPI(title="Sfumato", version="1")
-    add_api_routes(bare, None)  # type: ignore[arg-type]
+    add_api_routes(bare, None, Activity())  # type: ignore[arg-type]
     add_probe_routes(bare, None, None)  # type: ignore[arg-type]
     return json.loads(json.dumps(openapi.openapi(bare)))
 

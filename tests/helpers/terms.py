@@ -8,10 +8,9 @@ import numpy as np
 from sqlglot import exp
 
 from sfumato.mechanisms.bounds import bins
+from sfumato.mechanisms.estimates import Floats
 from sfumato.release import Count, Mean, Quantile, Sum, Variance
 from sfumato.release.addends import Sizes
-from sfumato.release.statistics.base import Floats
-from sfumato.release.statistics.numeric import Scale
 
 _SPREAD = np.random.default_rng(3)
 _POWERS = 2.0 ** np.arange(-40, 70)
@@ -31,12 +30,6 @@ VALUES: Floats = np.concatenate(
 WHOLE = np.concatenate([np.arange(-20, 20), _SPREAD.integers(-(2**52), 2**52, 400), [2**52, -(2**52)]])
 
 
-def _squares(variance: Variance, scale: Scale) -> np.ndarray:
-    steps = scale.center(VALUES)
-    shifted = (2 * steps**2 - scale.reach**2) >> variance._shift
-    return np.clip(shifted, -variance._square, variance._square)
-
-
 def of_values() -> Iterator[tuple[str, exp.Expr, np.ndarray]]:
     """Names, expressions of the column `value`, and what they are for `VALUES`."""
     for options in ({"low": 0, "high": 30}, {"low": -5, "high": 5, "step": 0.5}, {"low": 0, "high": 1e-9}):
@@ -44,7 +37,7 @@ def of_values() -> Iterator[tuple[str, exp.Expr, np.ndarray]]:
         one, center = mean.terms().amounts
         yield f"one {options}", one, np.ones(len(VALUES), np.int64)
         yield f"center {options}", center, mean.scale.center(VALUES)
-        yield f"square {options}", variance.terms().amounts[2], _squares(variance, variance.scale)
+        yield f"square {options}", variance.terms().amounts[2], variance._squares.of(variance.scale.center(VALUES))
         point = quantile.terms().point
         assert point is not None
         yield f"place {options}", point, quantile.scale.places(VALUES)

@@ -27,7 +27,7 @@ TITLES = ("analyst", "designer", "engineer", "nurse", "teacher")
 # What the moment adds to an answer; the rest of it never changes.
 MOMENT = ("charge", "left", "resets", "repeat")
 
-TABLES = ("ledger", "journal", "balances", "atoms", "paid", "holds", "answers")
+TABLES = ("ledger", "journal", "balances", "atoms", "paid", "holds", "answers", "questions")
 
 _ROWS = """
 CREATE TABLE engagements AS

@@ -17,8 +17,14 @@ from sfumato.cli import main
 from sfumato.config import load_config
 from sfumato.ledger import open_ledger
 from sfumato.ledger.policy_trail import PolicyChange, policy_changes, record_policy
+from sfumato.ledger.types import Row, moment_text
+from tests.helpers.advertised import new_ads
 from tests.helpers.worlds import NOW, World, new_world
 
+pytestmark = pytest.mark.slow  # processes of their own
+
+KNOWN = "known to the advertiser"
+UNKNOWN = 'domain = "unknown", max_groups = 1'
 CAPPED = "[tables.engagements]\ncap = 'common'\n"
 PEOPLE = "\n[analysts.mallory]\nbudget = 'partner'\n"
 
@@ -73,6 +79,7 @@ def test_the_first_entry_lists_everything_that_is_in_force(world: World) -> None
         ("[analysts.olga]\n", "[analysts.olga]\nwhere = 'n = 1'\n", "analysts.olga.where", None, "n = 1"),
         ('organisation = "acme"\n[analysts.ben', "[analysts.ben", "analysts.anna.organisation", "acme", None),
         ("[tables.engagements]\n", CAPPED, "tables.engagements.cap", None, "common"),
+        (UNKNOWN, UNKNOWN.replace("1", "2"), "tables.engagements.columns.job_title.max_groups", "1", "2"),
         ("\n[analysts.olga]\n", f"{PEOPLE}[analysts.olga]\n", "analysts.mallory.budget", None, "partner"),
     ],
 )
@@ -88,6 +95,58 @@ def test_a_change_is_written_with_what_was_before(
     assert (latest.at, latest.user) == (NOW.isoformat(timespec="microseconds"), getpass.getuser())
     assert latest.file == hashlib.sha256(world.path.read_bytes()).hexdigest()
     assert first.file == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "setting", "before", "after"),
+    [
+        ("epsilon = 1\n", "epsilon = 2\n", "statistics.clicks.epsilon", '{"day": "1"}', '{"day": "2"}'),
+        ("epsilon = 1\n", f"epsilon = 1\nexact_totals = '{KNOWN}'\n", "exact_totals", "false", "true"),
+        ("epsilon = 1\n", "epsilon = 1\nmax_versions = 9\n", "max_versions", "1", "9"),
+        ("epsilon = 1\n", "epsilon = 1\nmax_events_per_unit = 9\n", "max_events_per_unit", None, "9"),
+        ("entity_fanout = 2", "entity_fanout = 3", "entity_fanout", "2", "3"),
+        ("epsilon = 1\n", 'epsilon = { total = 1 }\nnoise = "gaussian"\ndelta = 1e-6\n', "delta", None, "1/1000000"),
+        ("epsilon = 1\n", 'epsilon = { total = 1 }\nnoise = "gaussian"\ndelta = 1e-6\n', "noise", None, "gaussian"),
+    ],
+)
+def test_what_bounds_the_promise_of_a_report_leaves_a_trace(
+    tmp_path: Path, old: str, new: str, setting: str, before: str | None, after: str
+) -> None:
+    world = new_ads(tmp_path / "world")
+    edit(world, 'levels = ["3h", "day", "month", "quarter", "year"]', 'levels = ["day"]')
+    changes(world)
+    text = world.path.read_text()
+    world.path.write_text(text.replace(old, new, 1))
+    latest, _ = changes(world)
+    assert (f"reports.ads.{setting}", before, after) in [(a.setting, a.before, a.after) for a in latest.changes]
+    assert not latest.first_recorded
+
+
+def test_the_first_entry_after_an_upgrade_does_not_say_that_it_changed(world: World) -> None:
+    """The entries of before have no reports, and of tables the cap. What else has changed since is told as ever."""
+    with world.open() as session, session.ledger.writing() as books:
+        [(_, note)] = books.policies()
+        kept = {name: text for name, text in note["set"].items() if not name.startswith("tables.")}
+        earlier = {"user": "x", "file": "y", "set": kept, "unset": []}
+        books.run("UPDATE journal SET kind = 'restore', note = '{}' WHERE kind = 'policy'")
+        books.append(Row(moment_text(NOW), "policy", "", "", note=json.dumps(earlier)))
+    edit(world, "information = 300", "information = 900")
+    settings = load_config(world.path)
+    with open_ledger(settings.ledger, settings.folder) as ledger:
+        record_policy(ledger, settings, NOW)
+        record_policy(ledger, settings, NOW)
+        latest, _ = policy_changes(ledger)
+    assert [(each.setting, each.after) for each in latest.changes] == [("budgets.partner.information", "900")]
+    assert latest.first_recorded["tables.engagements.privacy_unit"] == "member_id"
+    shown = run(world)
+    assert "recorded from here on" in shown.output
+    edit(world, UNKNOWN, UNKNOWN.replace("1", "2"))
+    settings = load_config(world.path)
+    with open_ledger(settings.ledger, settings.folder) as ledger:
+        record_policy(ledger, settings, NOW)
+        latest, *_ = policy_changes(ledger)
+    assert [(each.before, each.after) for each in latest.changes] == [("1", "2")]
+    assert not latest.first_recorded
 
 
 def test_a_policy_that_was_seen_is_not_written_again(world: World) -> None:

@@ -51,8 +51,8 @@ REFUSED: list[Any] = [
     "SELECT article, members FROM engagement GROUP BY article LIMIT 5",
     "SELECT articel, members FROM engagements GROUP BY articel LIMIT 5",
     "SELECT article, AVG(n) FROM engagements GROUP BY article LIMIT 5",
-    "SELECT article, members FROM engagements GROUP BY article LIMIT 21",
-    "SELECT article, members FROM engagements GROUP BY article ORDER BY article LIMIT 5",
+    {"type": "top_k", "table": "engagements", "by": "article", "measure": "members", "k": 21},
+    "SELECT article, members FROM engagements GROUP BY article ORDER BY n LIMIT 5",
     "SELECT a.article FROM engagements AS a JOIN engagements AS b ON a.n = b.n",
     "DELETE FROM engagements",
     "SELECT members FROM engagements; SELECT members FROM engagements",
@@ -203,7 +203,7 @@ def test_roles(world, server, client):
     with sf.Client(server.url, new_key(world, "ben", "auditor")) as auditor:
         assert isinstance(raised(lambda: auditor.ask(TOP)), NotFound)
         assert auditor.estimate(TOP).worst > NOTHING
-        assert '"anna"' in json.dumps(auditor.usage())
+        assert "anna" in {row.analyst for row in auditor.usage().rows}
     with sf.Client(server.url, new_key(world, "ben")) as analyst:
         assert isinstance(raised(analyst.usage), NotFound)
 
@@ -291,7 +291,7 @@ def test_sqlalchemy_reflects_and_asks(server, key, client):
 def test_pandas_reads(server, key, client):
     import pandas
 
-    frame, engine = client.ask(TOP).to_pandas(), alchemy(server, key)
+    frame, engine = client.ask(TOP).to_pandas()[["article", "members"]], alchemy(server, key)
     before = paid(client)
     pandas.testing.assert_frame_equal(pandas.read_sql(TOP, engine), frame, check_dtype=False)
     listed = pandas.read_sql("SELECT DISTINCT region FROM engagements", engine)

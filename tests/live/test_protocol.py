@@ -25,15 +25,21 @@ PATIENCE_S = 120
 HASTY = "import sfumato.service.protocol as protocol; protocol.MAX_HEAD_S = 1.0\n"
 MISSING = "import sys; sys.modules['httptools'] = None\n"
 
-HEALTHY = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+HEALTHY = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPGRADES = [b"h2c", b"websocket", b"foo"]
 ENDLESS = {
-    "one header": (b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: ", b"a"),
-    "many headers": (b"GET /healthz HTTP/1.1\r\nHost: x\r\n", b"a:\r\n"),
+    "one header": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: ", b"a"),
+    "many headers": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"a:\r\n"),
     "a path": (b"GET /", b"a"),
     "empty lines": (b"", b"\r\n"),
-    "trailers": (b"POST /v1/estimates HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"a: b\r\n"),
-    "one trailer": (b"POST /v1/estimates HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ", b"a"),
+    "trailers": (
+        b"POST /v1/estimates HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+        b"a: b\r\n",
+    ),
+    "one trailer": (
+        b"POST /v1/estimates HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ",
+        b"a",
+    ),
 }
 REFUSED = [b"GET /", b"\r\n", b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nA: " + b"a" * 80_000]
 
@@ -112,7 +118,7 @@ def _whole(got: bytes) -> bool:
 
 
 def post(path: str, key: str, body: bytes, *more: bytes, sized: bool = True) -> bytes:
-    lines = [f"POST {path} HTTP/1.1".encode(), b"Host: x", f"Authorization: Bearer {key}".encode(), *more]
+    lines = [f"POST {path} HTTP/1.1".encode(), b"Host: localhost", f"Authorization: Bearer {key}".encode(), *more]
     lines += [b"Content-Length: %d" % len(body)] if sized else []
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
@@ -128,7 +134,7 @@ def slow(key: str, number: int) -> bytes:
 
 def padded(size: int) -> bytes:
     """A request whose head has this size."""
-    start = b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: "
+    start = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: "
     return start + b"a" * (size - len(start) - 4) + b"\r\n\r\n"
 
 
@@ -195,7 +201,7 @@ class TestUpgrades:
     @pytest.mark.parametrize("sized", [True, False])
     @pytest.mark.parametrize("gap_s", [0, 0.2])
     def test_with_a_body_are_refused(self, server: Server, key: str, upgrade: bytes, sized: bool, gap_s: float) -> None:
-        inner = f"GET /v1/budget HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+        inner = f"GET /v1/budget HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
         asks = [b"Connection: Upgrade", b"Upgrade: " + upgrade, *([] if sized else [b"Transfer-Encoding: chunked"])]
         whole = post("/v1/estimates", key, inner, *asks, sized=sized)
         head, body = whole[: -len(inner)], inner if sized else b"%x\r\n%s\r\n0\r\n\r\n" % (len(inner), inner)
@@ -217,7 +223,7 @@ class TestUpgrades:
             assert statuses(answered(connection, 2)) == [200] * 2
 
     def test_that_tunnel_are_refused(self, server: Server) -> None:
-        with connected(server, b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n" + HEALTHY) as connection:
+        with connected(server, b"CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + HEALTHY) as connection:
             assert statuses(all_of(connection)) == [400]
 
     @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed: apt-get install curl")
@@ -228,7 +234,7 @@ class TestUpgrades:
 
 class TestRequests:
     def test_in_one_go_are_answered_in_order(self, server: Server, key: str) -> None:
-        unknown = b"GET /v1/budget HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n\r\n"
+        unknown = b"GET /v1/budget HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n"
         with connected(server, (HEALTHY + unknown + estimated(key)) * 20) as connection:
             assert statuses(answered(connection, 60)) == [200, 401, 200] * 20
 
@@ -257,7 +263,7 @@ class TestRequests:
             assert statuses(answered(connection, 2)) == [200] * 2
 
     def test_have_no_headers_behind_their_bodies(self, server: Server, key: str) -> None:
-        head = b"POST /v1/estimates HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = b"POST /v1/estimates HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         trailer = f"2\r\n{{}}\r\n0\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
         with connected(server, head + trailer) as connection:
             assert statuses(all_of(connection)) == [401]

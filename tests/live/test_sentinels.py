@@ -46,6 +46,8 @@ NUMBER = 660_213_987_451
 ONCE = "idempotent-5f0c6a7e-once"
 PATH = "path-of-somebody-41aa"
 AGENT = "agent-of-somebody-90cc"
+HISTORIES = b"/v1/questions", b"/v1/budget/charges", b"/v1/admin/questions"
+"""What was asked: an analyst's own questions; for owners and auditors, those of all."""
 
 _ROWS = f"""
 CREATE TABLE raw AS SELECT
@@ -220,9 +222,10 @@ class Given:
                 found += [f"{each} in a response {status}" for each in sentinel.found(head + body)]
             for sentinel in own:
                 found += [f"{each} in the head of a response {status}" for each in sentinel.found(head)]
-                # Back to the one who wrote it: in a refusal, or as the group that her filter named.
+                # Back to the one who wrote it: in a refusal, as the group that a filter named, or in what was asked.
                 is_answer = status == 200 and b'"receipt"' in body and (sentinel.found(sent) or b"/answers/" in sent)
-                if not (is_answer or (sentinel.found(sent) and status >= 400)):
+                is_history = status == 200 and sent.startswith(HISTORIES)
+                if not (is_answer or is_history or (sentinel.found(sent) and status >= 400)):
                     found += [f"{each} in a response {status}" for each in sentinel.found(body)]
         for place, content in self.seen.items():
             found += [f"{each} in {place}" for sentinel in (*never, *own) for each in sentinel.found(content)]
@@ -332,8 +335,16 @@ def drive(traffic: Traffic) -> None:
     for who in ("anna", "auditor", "owner", f"{traffic.keys['anna']}x", PATH):
         for path in ("budget", "budget/charges", f"budget/charges?cursor={PATH}", f"budget/charges?rows={PATH}"):
             traffic.call("GET", f"/v1/{path}", who)
+        for path in ("questions", f"questions?cursor={PATH}", f"questions?{PATH}=1", f"admin/questions?analyst={PATH}"):
+            traffic.call("GET", f"/v1/{path}", who)
         for path in ("tables", "admin/usage", f"admin/usage?since={PATH}&budget={PATH}", "admin/usage?budget=10,3"):
             traffic.call("GET", f"/v1/{path}", who)
+        for path in ("me", "guarantee", f"reports/{PATH}", "reports/broken", f"reports/broken/entities?find={PATH}"):
+            traffic.call("GET", f"/v1/{path}", who)
+        for path in ("accounts", "policy", "ledger", "keys", f"keys?analyst={PATH}", "releases", f"releases/{PATH}"):
+            traffic.call("GET", f"/v1/admin/{path}", who)
+        for path in ("keys", f"keys/{PATH}/revoke", "grants", "ledger/verify"):
+            traffic.call("POST", f"/v1/admin/{path}", who, json.dumps({PATH: LITERAL}).encode())
         for digest in digests(traffic.given):
             traffic.call("GET", f"/v1/answers/{digest}", who)
             traffic.call("GET", f"/v1/answers/{digest}", who, **{"If-None-Match": f'"{digest}"'})
@@ -363,9 +374,11 @@ def malformed(traffic: Traffic) -> None:
     key = traffic.keys["anna"].encode()
     traffic.raw(b"GET /v1/budget HTTP/9.9\r\nAuthorization: Bearer " + key + b"\r\n\r\n")
     traffic.raw(LITERAL.encode() + key)
-    traffic.raw(b"POST /v1/answers HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n" + LITERAL.encode())
-    traffic.raw(b"POST /v1/answers HTTP/1.1\r\nHost: x\r\nContent-Length: " + PATH.encode() + b"\r\n\r\n")
-    traffic.raw(b"POST /v1/answers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n" + LITERAL.encode())
+    traffic.raw(b"POST /v1/answers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n" + LITERAL.encode())
+    traffic.raw(b"POST /v1/answers HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + PATH.encode() + b"\r\n\r\n")
+    traffic.raw(
+        b"POST /v1/answers HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n" + LITERAL.encode()
+    )
 
 
 def digests(given: Given) -> list[str]:

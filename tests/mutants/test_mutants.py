@@ -27,6 +27,7 @@ def test_an_edit_applies_once_and_leaves_a_module(mutant: Mutant) -> None:
     assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(mutant.path(ROOT).read_text("utf-8")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", TESTS)
 def test_a_named_test_is_one_of_make_test_and_compares_no_recorded_values(test: str) -> None:
     """Recorded values (tests/golden) notice every change, also a harmless one."""

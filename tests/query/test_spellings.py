@@ -57,6 +57,11 @@ MARCH = [
     "(day >= DATE '2026-03-01' AND day < '2026-04-01')",
     "(day > '2026-02-28' AND day <= CAST('2026-03-31' AS DATE))",
     "NOT (day < '2026-03-01' OR '2026-03-31' < day)",
+    "(day >= '2026-03-01 00:00:00' AND day < TIMESTAMP '2026-04-01 00:00:00')",
+    "day BETWEEN '2026-03-01T00:00:00' AND '2026-03-31 23:59:59.999999'",
+    "(day > '2026-02-28 12:00:00' AND day < '2026-03-31 00:00:01')",
+    "(1 = 1 AND day BETWEEN '2026-03-01 00:00:00Z' AND '2026-03-31' AND 'a' = 'a')",
+    "(`day` BETWEEN '2026-03-01' AND '2026-03-31' OR 1 = 0 OR 2 < 1)",
 ]
 PAID = ["paid", "paid = TRUE", "NOT paid = FALSE", "paid <> false", "paid IN (TRUE)", "NOT NOT paid"]
 HALF = ["score > 0.5", "score > .5", "score > 5e-1", "0.50 < score", "NOT score <= 0.5", "score > '0.5'"]

@@ -157,7 +157,7 @@ def test_a_type_that_does_not_tell_keys_apart_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="c1"):
         bounded([], ("INTEGER", "INTEGER[]"), 1)
     fill([], "INTEGER")
-    with pytest.raises(InvalidArgument, match="unit: no column 'nobody'"):
+    with pytest.raises(InvalidArgument, match="unit: there is no column 'nobody'"):
         DuckDBContributions(WORKSPACE, ROWS, unit="nobody", key=["c0"])
 
 
@@ -168,14 +168,14 @@ def test_what_makes_no_sense_is_refused_by_name_before_a_row_is_read(monkeypatch
     good: dict[str, Any] = {"unit": "c0", "key": ["c1"]}
     public = exp.select("c1").from_("t")
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"unit": "C0"}, "unit: no column 'C0'; there are c0, c1, c2, c3"),
-        ({"key": ["c1", "c22"]}, "key: no column 'c22'.*did you mean c2?"),
+        ({"unit": "C0"}, "unit: there is no column 'C0'; did you mean c0\\?"),
+        ({"key": ["c1", "c22"]}, "key: there is no column 'c22'; did you mean c2\\?"),
         ({"key": []}, "key: must be different columns, at least one"),
-        ({"values": ["c33"]}, "values: no column 'c33'.*did you mean c3?"),
+        ({"values": ["c33"]}, "values: there is no column 'c33'; did you mean c3\\?"),
         ({"values": ["c1", "c2"]}, "values: column 'c2' is VARCHAR, which is not a number"),
         ({"values": ["c3"]}, "values: column 'c3' is BOOLEAN"),
         ({"values": ["c1", "c1"]}, "values: must be different"),
-        ({"domain": public, "key": ["c2"]}, "domain: no column 'c2'"),
+        ({"domain": public, "key": ["c2"]}, "domain: there is no column 'c2'; there are c1"),
         ({"domain": exp.select("c1 AS c2").from_("t"), "key": ["c2"]}, "domain: column 'c2' is INTEGER, and VARCHAR"),
         ({"max_rows": 0}, "max_rows: "),
     ]

@@ -138,7 +138,7 @@ def test_a_frame_is_released_as_a_parquet_file_of_its_rows(kind: str, parquet: P
 @pytest.mark.parametrize("method", ["pcr", "auto"])
 def test_counts_of_a_frame_are_those_of_a_parquet_file(method: str, parquet: Path) -> None:
     asked: dict[str, Any] = {"unit": "person", "key": ["key", "flag"], "rho": 5, "delta": 1e-6, "method": method}
-    asked |= {"aggregates": [Sum("amount", 0, 30)], "filter": "day >= '1970-01-01'"}
+    asked |= {"aggregates": [Sum("amount", 0, 30)], "filter": "amount >= 1"}
     expected = released(counts_job(parquet, **asked))
     for kind in ("lazy polars", "pandas", "stream that is read once"):
         assert released(counts_job(FRAMES[kind](parquet), **asked)) == expected

@@ -375,6 +375,58 @@ class TestCharge:
         cap = epsilon(200, 12, Fraction("0.3"), Fraction("1e-6"), total.total.period.delta)
         assert cap <= total.total.period.epsilon < cap + 0.01
 
+    def test_of_a_data_frame_is_taken_from_the_cap_of_the_table_that_it_names(self, world: World) -> None:
+        import polars
+
+        world.write_config(cap="everyone")
+        frame = polars.read_parquet(world.sales)
+        world.counts(source=frame, name="november", table="sales").run()
+        assert world.spent("table:sales") == (PRICE, NOTHING)
+        world.counts(source=frame, name="november", table="sales").run()
+        assert world.spent("table:sales") == (PRICE, NOTHING)
+        for other in ({}, {"table": "sales", "name": "other"}):
+            with pytest.raises(Conflict):
+                world.counts(**{"source": frame, "name": "november"} | other).run()
+        world.counts(source=frame, name="november", job="without").run()
+        assert world.spent("table:sales") == (PRICE, NOTHING)
+        assert world.spent() == (PRICE + PRICE, NOTHING)
+
+    def test_of_data_frames_stays_within_the_total_that_is_told(self, world: World) -> None:
+        """Two releases of the same rows were paid from two accounts, and no cap knew of them."""
+        import polars
+
+        world.write_config(cap="everyone")
+        text = world.config.read_text().replace("information = 5000\ncalls = 500", "information = 150\ncalls = 500")
+        world.config.write_text(text)
+        frame = polars.read_parquet(world.sales)
+        asked: dict[str, Any] = {"source": frame, "name": "november", "table": "sales", "rho": 1}
+        assert PRICE.information < 150 < 2 * PRICE.information
+        world.counts(**asked, job="one").run()
+        with pytest.raises(BudgetExhausted):
+            world.counts(**asked, job="two", budget="other").run()
+        assert world.spent("release:other") == (NOTHING, NOTHING)
+
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            ({"table": "sale"}, "there is no table 'sale' in the configuration"),
+            ({"table": "sales", "unit": "n"}, "unit: must be user_id, the privacy unit of sales"),
+            ({"table": "sales", "config": None, "budget": None, "job": None}, "table: is a table of a configuration"),
+            ({"table": 5}, "table: must be the name of a table"),
+        ],
+        ids=str,
+    )
+    def test_of_a_data_frame_that_names_no_table_of_its_people_is_refused(
+        self, world: World, asked: dict[str, Any], message: str
+    ) -> None:
+        import polars
+
+        with pytest.raises((InvalidArgument, NotFound), match=message):
+            world.counts(source=polars.read_parquet(world.sales), name="november", **asked).run()
+        with pytest.raises(InvalidArgument, match="table: is for data frames"):
+            world.counts(table="sales").run()
+        assert world.spent() == (NOTHING, NOTHING)
+
     def test_of_another_file_leaves_the_cap_alone(self, world: World) -> None:
         world.write_config(cap="everyone")
         copy = shutil.copy(world.sales, world.folder / "copy.parquet")
@@ -556,6 +608,20 @@ class TestFinished:
         for method in ("auto", "gaussian"):
             with pytest.raises(Conflict):
                 world.counts(method=method).run()
+
+    @pytest.mark.parametrize(
+        "asked", [{"method": "auto"}, {"method": "gaussian"}, {"aggregates": [Count()], "max_keys": 2}], ids=str
+    )
+    def test_counts_that_the_last_algorithm_cut_elsewhere_are_the_table_that_was_stored(
+        self, world: World, asked: dict[str, Any]
+    ) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Counts, "parameters", property(lambda request: request.earlier_parameters[0]))
+            first = world.counts(**asked).run()
+        assert world.counts(**asked).digest != first.statement["request"]
+        world.lose()
+        assert values(world.counts(**asked).run()) == values(first)
+        assert world.spent() == (PRICE, NOTHING)
 
     def test_is_left_by_what_stands_in_its_place(self, world: World) -> None:
         """A finished job does not replace what it did not write."""

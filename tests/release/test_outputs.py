@@ -61,7 +61,7 @@ class Places:
         assert whole(found) == whole(released)
         added = {name: found.statement[name] for name in found.statement.keys() - released.statement.keys()}
         about = {"format": target(self.out).format, "sha256": _sha256(found)}
-        about |= {"formulas": "apostrophe"} if self.out.endswith(".csv") and len(released) else {}
+        about |= {"formulas": "apostrophe/2"} if self.out.endswith(".csv") and len(released) else {}
         assert added == {"rows": len(released), "table": about}
         assert {**found.statement, **released.statement} == found.statement
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.mechanisms.pcr import PrivateCountRelease, Walk
+from sfumato.mechanisms.pcr import COARSEST, PrivateCountRelease, Walk
 from sfumato.release import Count, Mean, Released, Sum, Units, counts_job
 from sfumato.release import counts as counts_module
 from sfumato.release.counts import FINEST, Counts, largest, refinements
-from sfumato.release.one_release import OneRelease, accurate_rows, choose_bound
+from sfumato.release.one_release import OneRelease, choose_bound
 from tests.release.test_aggregates import (
     EMPTIES,
     EVERYTHING,
@@ -136,7 +136,8 @@ def test_without_a_bound_on_keys_noise_is_for_all_that_were_found() -> None:
     source, given = source_of(ROWS_), {"rho": 4, "aggregates": [Count(1)]}
     bounded, free = run(request_of(**given, max_keys=1), source), run(request_of(**given), source)
     ratio = free.rows[0]["count_deviation"] / bounded.rows[0]["count_deviation"]
-    assert ratio == pytest.approx(math.sqrt(len(free)))
+    counted = 39 / 40  # what the census of what bounding drops leaves
+    assert ratio == pytest.approx(math.sqrt(counted * len(free)))
 
 
 @settings(max_examples=40)
@@ -163,6 +164,8 @@ def test_what_is_spent_adds_up_to_the_guarantee_exactly(
     used = request.census + request.counting
     used += sum(share.rho for share in request._shares(found).values())
     used += sum(finder.rho for finder in request._finders(found).values())
+    census = request._released_census(found)
+    used += census.rho if census else 0
     assert used <= Fraction(22, 7)
 
 
@@ -288,7 +291,7 @@ def test_what_the_first_passes_found_stays_released() -> None:
     """Also where the one release would not keep it."""
     rows = ONE_EACH + [(10**6 + person, "k0", 1.0) for person in range(4000)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OneRelease, "release", lambda self, rows: (np.zeros(0, np.int64), _no_columns()))
+        patch.setattr(OneRelease, "release", lambda self, rows: (np.zeros(0, np.int64), _no_columns(), 99))
         table = counted("auto", rows, rho=1)
     assert table.statement["parameters"]["counted_by"] == "gaussian"
     assert "k0" in {row["key"] for row in table.rows}
@@ -316,16 +319,78 @@ def test_a_walk_goes_on_where_one_release_would_find_nothing() -> None:
     assert table.statement["parameters"]["counted_by"] == "pcr"
 
 
-@given(st.lists(st.integers(-50, 10**5), max_size=60), st.floats(0.5, 500), st.floats(0.01, 1))
-def test_as_many_accurate_rows_as_there_can_be(noisy: list[int], deviation: float, relative_error: float) -> None:
-    counts = np.array(noisy, np.int64)
-    kept = accurate_rows(counts, deviation, relative_error)
-    chance = [math.erf(relative_error * max(n, 0) / deviation / math.sqrt(2)) for n in noisy]
-    best = sorted(chance, reverse=True)
-    most = max((size for size in range(len(best) + 1) if sum(best[:size]) >= 0.95 * size - 1e-9), default=0)
-    assert len(kept) in (most, most - 1)
-    assert sum(chance[place] for place in kept) >= 0.95 * len(kept) - 1e-9
-    assert not len(kept) or counts[kept].min() >= max(np.delete(counts, kept), default=-100)
+@given(st.lists(st.integers(0, 10**4), max_size=60), st.integers(1, 50), st.fractions(Fraction(1, 100), 1))
+def test_a_level_is_the_lowest_with_few_counts_just_below_it(
+    noisy: list[int], max_keys: int, relative_error: Fraction
+) -> None:
+    once = OneRelease(Fraction(1, 2), Fraction(1, 10**6), max_keys, relative_error)
+    deviation = once.rule.noise.deviation
+    level = once.level(np.array([n for n in noisy if n >= once.rule.threshold], np.int64))
+    assert level >= max(once.rule.threshold + 2 * deviation, 1.644 * deviation / relative_error)
+    candidate = 0
+    for step in itertools.count():
+        candidate = math.ceil(once.lowest * 2 ** (step / 8))
+        below = sum(candidate - 2 * deviation <= n < candidate for n in noisy)
+        if 0.15 * below <= 0.03 * sum(n >= candidate for n in noisy) + 1:
+            break
+    assert level == candidate
+
+
+@pytest.mark.parametrize("relative_error", [Fraction(1, 100), Fraction(1, 10), Fraction(1, 5), Fraction(1, 4), 1])
+@pytest.mark.parametrize("delta", [Fraction(1, 1000), Fraction(1, 10**6), Fraction(1, 10**12)])
+def test_what_has_risen_above_a_level_shows_below_it(relative_error: Any, delta: Fraction) -> None:
+    """For every true count: at most 7 of 100 that are shown are off, and 15 for each 100 that lie just below."""
+    once = OneRelease(Fraction(1, 2000), delta, 1, Fraction(relative_error))
+    deviation = once.rule.noise.deviation
+
+    def beyond(x: float) -> float:
+        return 0.5 * math.erfc(x / deviation / math.sqrt(2))
+
+    for level in (once.lowest, 1.3 * once.lowest, 3 * once.lowest):
+        for part in range(1, 400):
+            count = level * part / 200
+            rise, error = level - count, float(relative_error) * count
+            off = beyond(max(rise, error)) + (max(beyond(rise) - beyond(-error), 0) if rise < -error else 0)
+            below = beyond(rise - 2 * deviation) - beyond(rise)
+            assert off <= 0.15 * below + 0.07 * beyond(rise) + 1e-9
+
+
+def test_a_large_relative_error_takes_no_more_noise_than_intervals_bear() -> None:
+    coarse, coarser = (request_of(relative_error=error) for error in (COARSEST, 1))
+    assert coarse.mechanism == coarser.mechanism
+    assert coarser.parameters["relative_error"] == "1"
+    algorithms = [each.parameters["algorithm"] for each in (coarse, coarser)]
+    assert algorithms == ["sfumato-counts/3", "sfumato-counts/4"]
+
+
+def test_a_level_is_stated_and_what_is_released_has_reached_it() -> None:
+    table = counted("gaussian", ONE_EACH, rho=0.3)
+    level = table.statement["parameters"]["level"]
+    assert level > table.statement["parameters"]["threshold"]
+    assert min(row["units"] for row in table.rows) >= level
+    # At the level itself any smaller count explains it.
+    assert all(row["units_low"] == 1 for row in table.rows if row["units"] == level)
+
+
+def test_what_bounding_drops_from_statistics_is_measured() -> None:
+    rows = [(person, f"k{number}", 1.0) for person in range(600) for number in range(10)]
+    asked: dict[str, Any] = {"rho": 10, "aggregates": [Sum("x", 0, 5)], "max_keys": 5}
+    for method in ("pcr", "gaussian"):
+        table = counted(method, rows, **asked)
+        assert len(table) == 10
+        estimand = table.estimand("x_sum")
+        assert estimand.dropped is not None
+        assert estimand.dropped.share == pytest.approx(0.5, abs=0.1)
+        assert "too low by about" in str(estimand) or "without about" in str(estimand)
+        [census] = [step for step in table.statement["steps"] if step["purpose"] == "census of released keys"]
+        assert Fraction(census["rho"]) == Fraction(10) / 2 / 40
+        assert sum(Fraction(step["rho"]) for step in table.statement["steps"]) == 10
+
+
+def test_where_bounding_drops_nothing_from_statistics_nothing_is_spent_on_it() -> None:
+    table = counted("pcr", ROWS_, rho=10, aggregates=[Sum("x", 0, 5)], max_keys=50)
+    assert table.statement["bounding"] == []
+    assert not [step for step in table.statement["steps"] if step["purpose"].startswith("census")]
 
 
 def test_a_bound_that_drops_too_much_is_none() -> None:

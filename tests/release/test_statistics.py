@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from sfumato.engines.contributions import MAX_VALUE_STEPS, Affine, CodedRows, PairCodes
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms import Rng, context
+from sfumato.mechanisms.estimates import Share
 from sfumato.mechanisms.noise import DiscreteGaussian
 from sfumato.mechanisms.quantile_tree import QuantileTree
 from sfumato.mechanisms.quantiles import Grid
 from sfumato.release import Count, Mean, Quantile, Statistic, Sum, Units, Variance
 from sfumato.release.bounding import KeyOrder, Pairs
 from sfumato.release.request import describe
-from sfumato.release.statistics.base import Share, SummedStatistic, Sums
+from sfumato.release.statistics.base import SummedStatistic, Sums
 from sfumato.release.statistics.numeric import MAX_STEPS, STEPS, Numeric
 from sfumato.release.statistics.quantile import FINE_STEPS
 

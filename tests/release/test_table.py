@@ -163,6 +163,8 @@ class TestPictures:
         drawn = released.chart(top=2).spec["data"]["values"]
         assert [(row["label"], row["low"], row["high"]) for row in drawn] == [("most", 880, 920), ("many", 280, 320)]
         assert "the 2 largest of 3" in released.chart(top=2).spec["title"]["subtitle"]
+        assert "in 19 of 20 rows of the whole table" in released.chart(top=2).spec["title"]["subtitle"]
+        assert "of the whole table" not in released.chart(top=3).spec["title"]["subtitle"]
 
     def test_another_statistic_can_be_chosen_and_missing_numbers_are_left_out(self) -> None:
         drawn = FULL.chart(top=100, statistic="mean time").spec["data"]["values"]

@@ -20,7 +20,7 @@ from sfumato.query.reports.policy import Attribute, ReportPolicy, ReportStatisti
 from sfumato.query.reports.shares import split_epsilon
 from sfumato.query.reports.timetrees import time_trees
 from sfumato.reports.accuracy import RangeVariances, compare_noise, largest_mu, usual_errors
-from sfumato.reports.errors import Terms, deviation, error95, half_width_of_sum, half_width_of_weighted_sum
+from sfumato.reports.errors import ErrorTerms, deviation, error95, half_width_of_sum, half_width_of_weighted_sum
 from sfumato.reports.numbers import step_numbers
 
 FIRST = datetime(2025, 1, 1, tzinfo=UTC)
@@ -96,7 +96,7 @@ def test_the_noise_of_a_range_has_the_variance_of_the_best_linear_estimate(level
 # -- from the law of the noise to its half-width --
 
 
-def exact_half_width(terms: Terms, grid: Fraction, confidence: float = 0.95) -> float:
+def exact_half_width(terms: ErrorTerms, grid: Fraction, confidence: float = 0.95) -> float:
     """By convolution, for weights that lie on a grid."""
     law = np.ones(1)
     for noise, weight, n in terms:
@@ -119,7 +119,7 @@ def gaussian(deviation: str) -> DiscreteGaussian:
     return DiscreteGaussian(Fraction(deviation) ** 2)
 
 
-SUMS: list[Terms] = [
+SUMS: list[ErrorTerms] = [
     ((laplace("1"), 0.75, 1), (laplace("1"), 0.25, 5)),
     ((laplace("2"), 0.5, 3), (laplace("3"), 1.0, 2)),
     ((laplace("10"), 0.125, 8), (laplace("5"), 0.875, 1)),

@@ -375,3 +375,30 @@ def test_totals_that_are_said_to_be_exact_are(tmp_path, options):
             ask(session, entity={"campaign": f"c{at}"}, options=list(options)).rows[0]["clicks"] for at in range(3)
         ]
         assert below == [30, 30, 30]
+
+
+@pytest.mark.parametrize(("report", "options"), [("", ("tree",)), ("entity_fanout = 40", ())])
+def test_what_siblings_move_is_in_the_stated_error(tmp_path, report, options):
+    """Forty creatives without events: half of them are below zero, and the one with events gives up as much."""
+    world = new_adverts(
+        tmp_path,
+        "CREATE TABLE creatives AS SELECT 'a0' AS account, 'c' || i AS campaign FROM range(40) AS numbers (i)",
+        "CREATE TABLE ads AS SELECT i AS member, TIMESTAMP '2026-01-10' AS at, 'a0' AS account, 'x' AS title, "
+        "'c0' AS campaign FROM range(300) AS numbers (i)",
+        attributes='\ntitle = { domain = ["x"] }',
+        statistics='\nclicks = { count = "rows" }',
+        entities='{ levels = ["account", "campaign"], table = "creatives" }',
+        report=report,
+        epsilon="0.3",
+    )
+    with world.open() as session:
+        child, parent = ({"campaign": "c0"}, {"account": "a0"})
+        moved, plain = (ask(session, entity=child, options=list(options)) for options in (options, ()))
+        alone = ask(session, entity=parent, options=list(options))
+        [note] = [each.text for each in moved.notes if each.code == "moved"]
+        assert "moved" not in [each.code for each in alone.notes]
+        if options:
+            extra = moved.receipt.error95["clicks"] - plain.receipt.error95["clicks"]
+            assert extra > 0
+            assert f"by up to {extra}: error95 includes it" in note
+        assert moved.sheet().bounded

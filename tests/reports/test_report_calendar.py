@@ -21,6 +21,8 @@ from sfumato.session import Session
 from sfumato.wire import Report
 from tests.helpers.adverts import TITLES, Adverts, added, ask, events, hierarchy, lasting, new_adverts
 
+pytestmark = pytest.mark.slow  # large trees
+
 JANUARY, FEBRUARY, MARCH = (datetime(2026, month, 20, tzinfo=UTC) for month in (1, 2, 3))
 RANGE = {"start": "2026-01-12", "end": "2026-01-18"}
 TWO = '["day", "month"]'
@@ -69,6 +71,11 @@ def best_days(sums: np.ndarray, spreads: np.ndarray, measured: np.ndarray) -> np
     return np.linalg.solve(weighted.T @ sums, weighted.T @ measured)
 
 
+def is_rounded(shown: object, estimate: float) -> bool:
+    """Whether `shown` is the nearest whole number; both are where two orders of addition leave a half."""
+    return isinstance(shown, int) and abs(shown - max(estimate, 0)) <= 0.5 + 1e-6
+
+
 def tree_of(session: Session, start: str, end: str, complete: str) -> list[Span]:
     calendar = session._reports.policies["ads"].calendar
     trees = time_trees(calendar, *(calendar.instant("at", text) for text in (start, end, complete)))
@@ -82,9 +89,10 @@ def test_a_number_is_the_best_linear_estimate_from_the_stored_cells_of_its_month
         spans = tree_of(session, "2026-01-12", "2026-01-18", "2026-02-01")
         assert len(spans) == 32
         days = best_days(design(spans), variances(session, spans), stored(session, ["a0"], spans, attribute))
-        expected = np.rint(days[11:17].sum(axis=0))
+        expected = dict(zip(TITLES if attribute else [None], days[11:17].sum(axis=0), strict=True))
         shown = {row.get("title"): row["clicks"] for row in report.rows}
-        assert shown == dict(zip(TITLES if attribute else [None], np.maximum(expected, 0), strict=True))
+        assert shown.keys() == expected.keys()
+        assert all(is_rounded(shown[title], estimate) for title, estimate in expected.items())
 
 
 def test_a_family_of_entities_is_weighed_in_time_and_in_the_tree_at_once(world):
@@ -99,7 +107,7 @@ def test_a_family_of_entities_is_weighed_in_time_and_in_the_tree_at_once(world):
         measured = np.concatenate([stored(session, path, spans, None)[:, 0] for path in family.paths])
         spreads = np.tile(variances(session, spans), len(family.paths))
         found = best_days(np.kron(below, design(spans)), spreads, measured).reshape(len(leaves), -1)
-        assert report.rows[0]["clicks"] == np.rint(found[:, 11:17].sum())
+        assert is_rounded(report.rows[0]["clicks"], found[:, 11:17].sum())
 
 
 def test_a_number_changes_once_when_its_month_is_complete_and_says_so(world):
@@ -189,7 +197,7 @@ def test_a_range_that_is_sealed_again_is_weighed_again(world):
         assert "other-rows" not in codes(again)
         spans = tree_of(session, "2026-01-12", "2026-01-18", "2026-02-01")
         days = best_days(design(spans), variances(session, spans), stored(session, ["a0"], spans, None))
-        assert again.rows[0]["clicks"] == np.rint(days[11:17].sum())
+        assert is_rounded(again.rows[0]["clicks"], days[11:17].sum())
 
 
 # -- with other options and settings --

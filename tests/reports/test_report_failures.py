@@ -254,7 +254,10 @@ def test_whoever_waits_for_a_question_that_fails_fails_with_it(world):
         run = broken.__call__
 
         def slow(query: Any) -> Any:
-            time.sleep(0.2)
+            end = time.monotonic() + 60
+            while [flight.users for flight in session._reports._flights._used.values()] != [4]:
+                assert time.monotonic() < end
+                time.sleep(0.001)
             return run(query)
 
         session._catalog.engine("ads").run = slow  # type: ignore[method-assign]

@@ -557,7 +557,7 @@ def test_what_comes_from_a_variable_is_told_by_its_name(name, value, words):
     with pytest.raises(ConfigError) as error:
         read(environment={f"SFUMATO_{name}": value})
     assert error.value.setting == f"SFUMATO_{name}"
-    assert error.value.problem.startswith(words)
+    assert str(error.value).startswith(f"SFUMATO_{name}: {words}")
 
 
 # -- against the live schema --

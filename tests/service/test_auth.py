@@ -234,7 +234,8 @@ class TestRights:
             ("estimate", {"analyst", "owner", "auditor"}),
             ("recall", {"analyst", "owner", "auditor"}),
             ("read", {"analyst", "reader", "owner", "auditor"}),
-            ("usage", {"owner", "auditor"}),
+            ("oversee", {"owner", "auditor"}),
+            ("govern", {"owner"}),
         ],
     )
     @pytest.mark.parametrize("role", [*get_args(Role), "root", ""])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import duckdb
@@ -16,7 +19,7 @@ from anyio.from_thread import BlockingPortal
 from sfumato.accounting import NOTHING
 from sfumato.ledger import ledger as ledger_module
 from sfumato.service import readiness
-from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, UNKNOWN, Served, break_engine, digest_of
+from tests.helpers.served import LISTING, REGIONS, TOP, TOTAL, UNKNOWN, Reply, Served, break_engine, digest_of
 
 Serving = Callable[..., Served]
 
@@ -43,12 +46,34 @@ class TestShapes:
         assert again.json["receipt"]["charge"] == NOTHING.to_dict()
         assert first.json["rows"] == again.json["rows"]
 
+    def test_parameters(self, served: Served) -> None:
+        """A question with parameters is the one with literals: the second is a repeat."""
+        key, sql = served.key(), "SELECT region, members FROM engagements WHERE day >= {} GROUP BY region"
+        first = served.ask(key, {"sql": sql.format("DATE '2026-10-20'")})
+        since: Any = {"date": "2026-10-20"}
+        for params, place in (([since], "?"), ({"since": since}, ":since"), (["2026-10-20"], "?")):
+            question = {"sql": sql.format(place), "params": params}
+            again = served.ask(key, question)
+            assert again.json["receipt"]["digest"] == first.json["receipt"]["digest"]
+            assert again.json["receipt"]["repeat"]
+            assert served.call("POST", "/v1/estimates", key=key, json=question).status == 200
+        spent = served.spent()
+        for params in ([], {}, [1, 2], [None], {"x": 1}, 7, [{"day": "x"}]):
+            refusal = served.ask(key, {"sql": sql.format("?"), "params": params})
+            assert (refusal.status, refusal.kind, refusal.json["argument"]) == (400, "invalid-argument", "params")
+        assert served.ask(key, {"sql": sql.format("?")}).status == 422
+        assert served.spent() == spent
+
     def test_looking(self, served: Served) -> None:
         key, owner = served.key(), served.key("omar")
         served.ask(key)
         session = served.session
         assert served.get("/v1/budget", key).json == session.budget("anna").to_dict()
         assert served.get("/v1/budget/charges", key).json == session.charges("anna").to_dict()
+        assert served.get("/v1/questions", key).json == session.questions("anna").to_dict()
+        assert served.get("/v1/admin/questions", owner).json == session.all_questions().to_dict()
+        page = served.get("/v1/admin/questions?analyst=anna&since=2026-11-15&until=2026-11-15&rows=1", owner).json
+        assert page == session.questions("anna", rows=1).to_dict()
         assert served.get("/v1/tables", key).json == session.tables().to_dict()
         assert served.get("/v1/guarantee", key).json == session.guarantee("anna").to_dict()
         assert served.get("/v1/admin/guarantee", owner).json == session.guarantee().to_dict()
@@ -102,6 +127,19 @@ class TestShapes:
 
 @pytest.mark.slow
 class TestRecall:
+    def test_the_answer_and_the_budget_are_of_one_moment(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        key = served.key()
+        digest = digest_of(served.ask(key))
+        moments = []
+        for name in ("_recall", "_budget"):
+            real = getattr(served.session, name)
+            monkeypatch.setattr(served.session, name, lambda *args, real=real: moments.append(args[-1]) or real(*args))
+        ticks = (served.clock.now + timedelta(microseconds=tick) for tick in itertools.count())
+        monkeypatch.setattr(served.session, "_clock", lambda: next(ticks))
+        assert served.get(f"/v1/answers/{digest}", key).status == 200
+        assert len(moments) == 2
+        assert len({*moments}) == 1
+
     def test_the_same_bytes(self, served: Served) -> None:
         key = served.key()
         first = served.ask(key)
@@ -342,3 +380,36 @@ class TestPostgreSQL:
         assert served.get("/readyz").status == 200
         served.keys.revoke(served.keys.list()[0].id, served.clock.now)
         assert served.ask(key).status == 401
+
+    def test_what_owners_see_and_do(self, serving: Serving, postgres_url: str) -> None:
+        served = serving(ledger=postgres_url, govern=True, ads=True)
+        key, headers = served.key("omar"), {"idempotency-key": "one"}
+        served.ask(key)
+
+        def post(path: str, body: Any = None) -> Reply:
+            return served.call(
+                "POST", f"/v1/admin/{path}", key=key, headers=headers, **({} if body is None else {"json": body})
+            )
+
+        first, second = (post("keys", {"analyst": "anna"}).json for _ in range(2))
+        assert second == {**first, "key": None}
+        assert served.get("/v1/me", first["key"]).status == 200
+        assert post(f"keys/{first['id']}/revoke").json["revoked_by"]["analyst"] == "omar"
+        assert served.get("/v1/me", first["key"]).status == 401
+        assert post("keys/a%00b/revoke").status == 404
+        grant = {"account": "anna", "information": "3", "reason": "the board meets"}
+        headers["idempotency-key"] = "two"
+        assert post("grants", grant).json == post("grants", grant).json
+        assert post("grants", {**grant, "reason": "\0"}).status == 400
+        assert post("ledger/verify").status == 202
+        for thread in threading.enumerate():
+            if thread.name.startswith("verification"):
+                thread.join(60)
+        state = served.get("/v1/admin/ledger", key).json
+        assert (state["verification"]["state"], state["verification"]["problems"]) == ("ended", [])
+        accounts = {row["account"]: row for row in served.get("/v1/admin/accounts", key).json["rows"]}
+        assert accounts["analyst:anna"]["granted"] == {"information": "3", "calls": "0"}
+        for path in ("policy", "releases", "releases/%00", "keys", "keys?analyst=%00", "guarantee", "usage"):
+            assert served.get(f"/v1/admin/{path}", key).status in (200, 404), path
+        assert served.get("/v1/reports/ads/entities?find=%00", key).json["rows"] == []
+        assert served.get("/v1/reports/ads/entities?under=%00", key).status == 404

@@ -13,6 +13,8 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.errors import EngineFailed
 from tests.helpers.served import TOP, TOTAL, Served, break_engine
 
+pytestmark = pytest.mark.slow  # calls that wait for one another
+
 Serving = Callable[..., Served]
 
 
@@ -27,6 +29,23 @@ class TestIdempotency:
         assert {reply.body for reply in again} == {first.body}
         assert served.spent() == more
         assert NOTHING < spent < more
+
+    def test_a_statement_is_computed_again_from_its_core(self, serving: Serving) -> None:
+        served = serving(version='"daily"')
+        key, named = served.key(), {"idempotency-key": "one"}
+        core = "SELECT article AS title, members FROM engagements GROUP BY article"
+        question = {"sql": f"{core} HAVING members > 1 ORDER BY title DESC"}
+        first = served.ask(key, question, headers=named)
+        assert [*first.json["columns"]] == ["title", "members"]
+        titles = [row["title"] for row in first.json["rows"]]
+        assert titles == sorted(titles, reverse=True) != []
+        digest, spent = first.json["receipt"]["digest"], served.spent()
+        assert [*served.get(f"/v1/answers/{digest}", key).json["columns"]] == ["article", "members"]
+        other = served.ask(key, {"sql": f"{core} ORDER BY title"})
+        assert (other.json["receipt"]["digest"], served.spent()) == (digest, spent)
+        served.clock.advance(days=1)
+        assert served.ask(key, question, headers=named).body == first.body
+        assert served.spent() == spent
 
     def test_another_body(self, served: Served) -> None:
         key, named = served.key(), {"idempotency-key": "one"}

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.slow
 UNKNOWN = "sha256:" + "0" * 64
 
 # The analyst of a key, and its rights: ask, query reports, estimate, get own answers, read own things, read all
-# spending. A key has the rights that its own role and that of the file both have.
+# spending, make keys and grants. A key has the rights that its own role and that of the file both have.
 ANALYST = frozenset(("ask", "report", "estimate", "recall", "read"))
-OWNER = ANALYST | {"usage"}
-AUDITOR = frozenset(("estimate", "recall", "read", "usage"))
+OWNER = ANALYST | {"oversee", "govern"}
+AUDITOR = frozenset(("estimate", "recall", "read", "oversee"))
 READER = frozenset(("report", "read"))
 NOBODY: frozenset[str] = frozenset()
 
@@ -80,6 +80,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "POST /v1/answers total": ("ask", "anyone", TOTAL),
     "POST /v1/answers listing": ("ask", "anyone", LISTING),
     "POST /v1/answers refused": ("ask", "refused", {**TOP, "by": "x"}),
+    "POST /v1/answers?analyst=ben unknown parameter": ("ask", "bad", TOP),
     "POST /v1/answers bad": ("ask", "bad", []),
     "POST /v1/reports acme": ("report", "of acme", {**BY_DAY, "entity": {"account": "acme"}}),
     "POST /v1/reports spring": ("report", "of acme", {**BY_DAY, "entity": {"campaign": "spring"}}),
@@ -112,6 +113,18 @@ CALLS: dict[str, tuple[str, str, Any]] = {
         "of launch",
         {**COLUMNS, "entity": {"account": "globex", "campaign": "launch"}},
     ),
+    "GET /v1/reports/ads": ("report", "anyone", None),
+    "GET /v1/reports/ad": ("report", "nobody", None),
+    "GET /v1/reports/ads?analyst=ben": ("report", "bad", None),
+    "GET /v1/reports/ads/entities": ("report", "anyone", None),
+    "GET /v1/reports/ad/entities": ("report", "nobody", None),
+    "GET /v1/reports/ads/entities?find=a": ("report", "anyone", None),
+    "GET /v1/reports/ads/entities?under=acme": ("report", "of acme", None),
+    "GET /v1/reports/ads/entities?under=globex": ("report", "of globex", None),
+    "GET /v1/reports/ads/entities?under=globex&under=launch": ("report", "of launch", None),
+    "GET /v1/reports/ads/entities?under=initech": ("report", "nobody", None),
+    "GET /v1/reports/ads/entities?rows=0": ("report", "bad", None),
+    "GET /v1/reports/ads/entities?cursor=x": ("report", "bad", None),
     "POST /v1/reports refused": ("report", "refused", {**BY_DAY, "statistics": "clik"}),
     "POST /v1/reports foreign and refused": ("report", "refused", {**BY_DAY, "entity": {"acount": "globex"}}),
     "POST /v1/reports bad": ("report", "bad", []),
@@ -129,19 +142,44 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "GET /v1/budget/charges?cursor={ben-cursor}": ("read", "anyone", None),
     "GET /v1/budget/charges?cursor=999999": ("read", "anyone", None),
     "GET /v1/budget/charges?cursor=x": ("read", "bad", None),
-    "GET /v1/budget?analyst=ben": ("read", "anyone", None),
-    "GET /v1/budget/charges?analyst=ben": ("read", "anyone", None),
+    "GET /v1/budget?analyst=ben": ("read", "bad", None),
+    "GET /v1/budget/charges?analyst=ben": ("read", "bad", None),
+    "GET /v1/questions": ("read", "anyone", None),
+    "GET /v1/questions?cursor=999999": ("read", "anyone", None),
+    "GET /v1/questions?cursor=x": ("read", "bad", None),
+    "GET /v1/questions?rows=0": ("read", "bad", None),
+    "GET /v1/admin/questions": ("oversee", "anyone", None),
+    "GET /v1/admin/questions?analyst=anna&since=2026-11-01": ("oversee", "anyone", None),
+    "GET /v1/admin/questions?analyst=zoe": ("oversee", "anyone", None),
+    "GET /v1/admin/questions?analyst=%00": ("oversee", "bad", None),
+    "GET /v1/admin/questions?until=x": ("oversee", "bad", None),
     "GET /v1/tables": ("read", "anyone", None),
     "GET /v1/me": ("read", "anyone", None),
-    "GET /v1/me?analyst=ben": ("read", "anyone", None),
+    "GET /v1/me?analyst=ben": ("read", "bad", None),
     "GET /v1/guarantee": ("read", "anyone", None),
-    "GET /v1/guarantee?analyst=ben": ("read", "anyone", None),
-    "GET /v1/admin/guarantee": ("usage", "anyone", None),
-    "GET /v1/admin/usage": ("usage", "anyone", None),
-    "GET /v1/admin/usage?since=2026-11-01&budget=10,1": ("usage", "anyone", None),
-    "GET /v1/admin/usage?since=x": ("usage", "bad", None),
+    "GET /v1/guarantee?analyst=ben": ("read", "bad", None),
+    "GET /v1/admin/guarantee": ("oversee", "anyone", None),
+    "GET /v1/admin/usage": ("oversee", "anyone", None),
+    "GET /v1/admin/usage?since=2026-11-01&budget=10,1": ("oversee", "anyone", None),
+    "GET /v1/admin/usage?since=x": ("oversee", "bad", None),
     "GET /v1/admin": ("", "nobody", None),
-    "GET /v1/admin/keys": ("", "nobody", None),
+    "GET /v1/admin/accounts": ("oversee", "anyone", None),
+    "GET /v1/admin/accounts?analyst=anna": ("oversee", "bad", None),
+    "GET /v1/admin/policy": ("oversee", "anyone", None),
+    "GET /v1/admin/ledger": ("oversee", "anyone", None),
+    "POST /v1/admin/ledger/verify": ("govern", "begun", None),
+    "POST /v1/admin/ledger/verify?x=1": ("govern", "bad", None),
+    "GET /v1/admin/releases": ("oversee", "anyone", None),
+    "GET /v1/admin/releases?rows=0": ("oversee", "bad", None),
+    f"GET /v1/admin/releases/{UNKNOWN}": ("oversee", "nobody", None),
+    "GET /v1/admin/keys": ("oversee", "anyone", None),
+    "GET /v1/admin/keys?analyst=anna": ("oversee", "anyone", None),
+    "GET /v1/admin/keys?role=owner": ("oversee", "bad", None),
+    "POST /v1/admin/keys": ("govern", "off", {"analyst": "anna"}),
+    "POST /v1/admin/keys/0123456789ab/revoke": ("govern", "nobody", None),
+    "POST /v1/admin/keys/0123456789ab/revoke?x=1": ("govern", "bad", None),
+    "GET /v1/admin/keys/0123456789ab": ("", "nobody", None),
+    "POST /v1/admin/grants": ("govern", "off", {"account": "anna", "calls": "1", "reason": "x"}),
     "GET /v1/answers/{anna}/rows": ("", "nobody", None),
     "GET /nope": ("", "nobody", None),
     **{
@@ -151,7 +189,16 @@ CALLS: dict[str, tuple[str, str, Any]] = {
 }
 PATHS = ("/v1/answers", "/v1/estimates", "/v1/answers/{anna}", "/v1/budget", "/v1/budget/charges", "/v1/tables")
 PATHS += ("/v1/admin/usage", "/v1/admin/guarantee", "/v1/guarantee", "/v1/me")
-PATHS += ("/v1/reports",)
+PATHS += (
+    "/v1/admin/ledger/verify",
+    "/v1/admin/accounts",
+    "/v1/admin/policy",
+    "/v1/admin/ledger",
+    "/v1/admin/releases",
+    "/v1/admin/releases/x",
+)
+PATHS += ("/v1/admin/grants", "/v1/admin/keys/x/revoke")
+PATHS += ("/v1/reports/ads", "/v1/reports/ads/entities", "/v1/reports", "/v1/questions", "/v1/admin/questions")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
 
@@ -165,10 +212,12 @@ def expected(caller: str, call: str) -> int:
         return 401
     if needed not in rights:
         return 404
-    if owner in ("refused", "bad"):
-        return 422 if owner == "refused" else 400
+    if owner in ("refused", "bad", "off"):
+        return {"refused": 422, "bad": 400, "off": 403}[owner]
     if owner.startswith("of "):
         return 200 if owner.removeprefix("of ") in HERS.get(whose, EVERYTHING) else 404
+    if owner == "begun":
+        return 202
     return 200 if owner in ("anyone", whose) else 404
 
 
@@ -280,7 +329,7 @@ def test_there_are_enough_cells() -> None:
 def test_every_caller(world: World, call: str) -> None:
     method, path, *_ = call.split()
     not_found, not_known = (world.send("no key", "GET", path).lasting for path in ("/nope", "/v1/budget"))
-    for caller, (whose, _) in CALLERS.items():
+    for caller in CALLERS:
         reply = world.send(caller, method, path, CALLS[call][2])
         assert reply.status == expected(caller, call), caller
         if reply.status == 404:
@@ -288,11 +337,12 @@ def test_every_caller(world: World, call: str) -> None:
         if reply.status == 401:
             assert reply.lasting == not_known, caller
         if reply.status == 200 and path.startswith("/v1/"):
-            _check_whose(world, whose, path, reply)
+            _check_whose(world, caller, path, reply)
 
 
-def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
+def _check_whose(world: World, caller: str, path: str, reply: Reply) -> None:
     """What is shown is the caller's own."""
+    whose, _ = CALLERS[caller]
     bare, session = path.partition("?")[0], world.served.session
     if bare == "/v1/budget":
         assert reply.json == session.budget(whose).to_dict()
@@ -303,8 +353,23 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
     if bare == "/v1/budget/charges":
         own = session.charges(whose, rows=10_000).to_dict()["rows"]
         assert all(row in own for row in reply.json["rows"])
+    if bare == "/v1/questions":
+        _, rights = CALLERS[caller]
+        assert {row["analyst"] for row in reply.json["rows"]} <= {whose}
+        assert all(row["recallable"] == ("recall" in rights) for row in reply.json["rows"])
+    if bare == "/v1/admin/questions":
+        named = {"analyst=anna": {"anna"}, "analyst=zoe": set()}.get(path.partition("?")[2].partition("&")[0])
+        seen = {row["analyst"] for row in reply.json["rows"]}
+        assert seen >= {"anna", "ben", "olga", "omar"} if named is None else seen == named
     if bare == "/v1/reports":
         assert reply.json["receipt"]["left"] == session.budget(whose).accounts[0].left.to_dict()
+    if bare == "/v1/admin/keys":
+        assert {row["analyst"] for row in reply.json["rows"]} >= {"anna"}
+        assert all("key" not in row for row in reply.json["rows"])
+    if bare == "/v1/reports/ads/entities":
+        tops = {row["entity"].get("campaign", row["entity"]["account"]) for row in reply.json["rows"]}
+        if "?" not in path:
+            assert tops == HERS.get(whose, EVERYTHING) - ({"launch"} if HERS.get(whose) != {"launch"} else set())
     if bare.startswith("/v1/answers/"):
         assert reply.body == world.bodies[whose]
 
@@ -313,7 +378,9 @@ def _check_whose(world: World, whose: str, path: str, reply: Reply) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_methods(world: World, path: str, method: str) -> None:
     """Another method is refused with the same bytes for every caller."""
-    if method == ("POST" if path in ("/v1/answers", "/v1/estimates", "/v1/reports") else "GET"):
+    posts = ("/v1/answers", "/v1/estimates", "/v1/reports", "/v1/admin/grants", "/v1/admin/keys/x/revoke")
+    posts += ("/v1/admin/ledger/verify",)
+    if method == ("POST" if path in posts else "GET"):
         return
     refused = world.send("no key", "DELETE", path).lasting
     for caller in CALLERS:

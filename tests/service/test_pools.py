@@ -1,17 +1,20 @@
-"""Thread pools: turns, shares, limits."""
+"""Thread pools: turns, shares, limits; on the loop that the service runs on."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import uvloop
 
-from sfumato.errors import LedgerFailed, RateLimited
+from sfumato.errors import EngineFailed, LedgerBusy, LedgerFailed, RateLimited
 from sfumato.service import pools
-from sfumato.service.pools import MAX_QUEUED, STRANGER, Activity, Pool
+from sfumato.service.pools import MAX_QUEUED, STRANGER, Activity, LoopTurns, Pool
 
 
 class Held:
@@ -52,7 +55,7 @@ def test_one_call_is_not_behind_fifty_of_another(monkeypatch: pytest.MonkeyPatch
         assert held.began.count("anna") == 50
         return [first]
 
-    assert asyncio.run(story()) == ["ben"]
+    assert uvloop.run(story()) == ["ben"]
 
 
 def test_analysts_take_turns() -> None:
@@ -64,7 +67,7 @@ def test_analysts_take_turns() -> None:
         await asyncio.gather(*calls)
         return held.began
 
-    assert "".join(asyncio.run(story())) == "abcabcaba"
+    assert "".join(uvloop.run(story())) == "abcabcaba"
 
 
 @pytest.mark.parametrize(("cores", "most"), [(2, 1), (4, 2), (16, 6), (1, 1)])
@@ -86,7 +89,7 @@ def test_active_analysts_divide_the_cores(monkeypatch: pytest.MonkeyPatch, cores
         held.gate.release(30)
         await asyncio.gather(*calls)
 
-    asyncio.run(story())
+    uvloop.run(story())
 
 
 @pytest.mark.parametrize(("other", "most"), [("ben", 1), (STRANGER, 6)])
@@ -107,7 +110,7 @@ def test_activity_in_another_pool_counts(monkeypatch: pytest.MonkeyPatch, other:
         held.gate.release(10)
         await asyncio.gather(*calls)
 
-    asyncio.run(story())
+    uvloop.run(story())
 
 
 def test_a_queue_has_an_end() -> None:
@@ -121,7 +124,7 @@ def test_a_queue_has_an_end() -> None:
         held.gate.release(MAX_QUEUED + 2)
         await asyncio.gather(*calls, ben)
 
-    asyncio.run(story())
+    uvloop.run(story())
 
 
 def test_a_call_that_is_given_up_leaves_the_queue() -> None:
@@ -139,7 +142,7 @@ def test_a_call_that_is_given_up_leaves_the_queue() -> None:
         assert held.began == ["first", "last"]
         assert not +pool._running
 
-    asyncio.run(story())
+    uvloop.run(story())
 
 
 def test_a_turn_that_does_not_come_is_refused() -> None:
@@ -154,7 +157,71 @@ def test_a_turn_that_does_not_come_is_refused() -> None:
         await pool.run("ben", held.work("next"))
         assert held.began == ["first", "next"]
 
-    asyncio.run(story())
+    uvloop.run(story())
+
+
+def busy(is_stuck: bool) -> LedgerBusy:
+    error = LedgerBusy("another process holds it", 7)
+    error.is_stuck = is_stuck
+    return error
+
+
+class TestAStuckLedger:
+    """One call has waited for the ledger in vain. Those that are queued would wait as long, one after the other."""
+
+    @pytest.mark.parametrize(
+        ("error", "refused"), [(busy(True), 6), (busy(False), 0), (LedgerFailed("damaged"), 0), (EngineFailed("no"), 0)]
+    )
+    def test_ends_the_waiting_of_all(self, error: Exception, refused: int) -> None:
+        """Of all analysts: a thread may be free for them only when those of another have ended."""
+
+        async def story() -> None:
+            pool, stuck, held = Pool(2, 1, Activity()), Held(), Held()
+
+            def fail() -> None:
+                stuck.work("stuck")()
+                raise error
+
+            failing = asyncio.create_task(pool.run("anna", fail))
+            running = asyncio.create_task(pool.run("ben", held.work("ben")))
+            await settle(lambda: len(stuck.began) == len(held.began) == 1)
+            queued = [asyncio.create_task(pool.run(name, held.work(name))) for name in ("anna", "ben", "cleo") * 2]
+            lost = asyncio.create_task(pool.run("anna", held.work("lost")))
+            await asyncio.sleep(0)
+            lost.cancel()
+            stuck.gate.release()
+            with pytest.raises(type(error), match=str(error)):
+                await failing
+            held.gate.release(10)
+            ended = [each for each in await asyncio.gather(*queued, return_exceptions=True) if each is not None]
+            assert [(type(each), str(each), each.retry_after_s) for each in ended] == [
+                (LedgerBusy, str(error), 7)
+            ] * refused
+            await running
+            await pool.run("anna", held.work("next"))  # the next call tries again
+            assert len(held.began) == 8 - refused
+            assert not +pool._running
+
+        uvloop.run(story())
+
+    def test_is_no_matter_of_calls_behind_a_slow_engine(self) -> None:
+        async def story() -> None:
+            activity, slow, held = Activity(), Held(), Held()
+            asking, reading = Pool(1, 1, activity), Pool(1, 1, activity)
+
+            def fail() -> None:
+                raise busy(True)
+
+            calls = [asyncio.create_task(asking.run("anna", slow.work("slow"))) for _ in range(3)]
+            await settle(lambda: len(slow.began) == 1)
+            with pytest.raises(LedgerBusy):
+                await reading.run("ben", fail)  # what a call of another kind finds is not what these will find
+            await reading.run("ben", lambda: held.gate.release())
+            slow.gate.release(3)
+            await asyncio.gather(*calls)
+            assert len(slow.began) == 3
+
+        uvloop.run(story())
 
 
 class TestSeveralKindsOfCalls:
@@ -179,9 +246,9 @@ class TestSeveralKindsOfCalls:
                 held.gate.release()
             other.gate.release()
             await asyncio.gather(*calls)
-            assert all(set(held.began[first : first + 4]) == set("0123") for first in (0, 4, 8))  # kinds take turns
+            assert [set(held.began[first : first + 4]) for first in (0, 4, 8)] == [set("0123")] * 3  # kinds take turns
 
-        asyncio.run(story())
+        uvloop.run(story())
 
     def test_use_all_their_threads_alone(self) -> None:
         async def story() -> None:
@@ -192,7 +259,7 @@ class TestSeveralKindsOfCalls:
             held.gate.release(16)
             await asyncio.gather(*calls)
 
-        asyncio.run(story())
+        uvloop.run(story())
 
     def test_do_not_wait_behind_a_slow_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pools, "SLOW_S", 0.05)
@@ -210,7 +277,7 @@ class TestSeveralKindsOfCalls:
                 each.gate.release(2)
             await asyncio.gather(*calls)
 
-        asyncio.run(story())
+        uvloop.run(story())
 
     def test_short_calls_are_not_held_up(self) -> None:
         async def story() -> None:
@@ -224,4 +291,90 @@ class TestSeveralKindsOfCalls:
                 each.gate.release(2)
             await asyncio.gather(*calls)
 
-        asyncio.run(story())
+        uvloop.run(story())
+
+
+class TestGivingWay:
+    """Others give way to an analyst with few calls."""
+
+    @pytest.fixture(autouse=True)
+    def two_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pools, "CORES", 2)
+
+    def test_a_call_waits_as_long_as_the_one_before_took(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Times have lower bounds only: a busy machine makes them longer. No call becomes slow meanwhile."""
+        monkeypatch.setattr(pools, "SLOW_S", 3600.0)
+
+        async def story() -> None:
+            activity, held, light = Activity(), Held(), Held()
+            pool, times = Pool(8, 4, activity), list[float]()
+
+            def work() -> None:
+                times.append(time.monotonic())
+                held.gate.acquire(timeout=60)
+                times.append(time.monotonic())
+
+            calls = [asyncio.create_task(pool.run("ben", light.work("ben")))]
+            await settle(lambda: len(light.began) == 1)
+            calls += [asyncio.create_task(pool.run("anna", work)) for _ in range(3)]
+            for done in range(3):
+                await settle(lambda done=done: len(times) == 2 * done + 1)
+                await asyncio.sleep(0.02)
+                held.gate.release()
+            light.gate.release()
+            await asyncio.gather(*calls)
+            for begin, end, following in zip(times[::2], times[1::2], times[2::2], strict=False):
+                assert following - end > 0.9 * (end - begin)
+
+        uvloop.run(story())
+
+    @pytest.mark.parametrize("waiting", [0, 1])
+    def test_only_while_the_other_has_a_call_and_none_that_waits(
+        self, monkeypatch: pytest.MonkeyPatch, waiting: int
+    ) -> None:
+        monkeypatch.setattr(pools, "SLOW_S", 3600.0)
+
+        async def story() -> None:
+            activity, held, light = Activity(), Held(), Held()
+            pool, narrow = Pool(8, 4, activity), Pool(8, 1, activity)
+            calls = [asyncio.create_task(narrow.run("ben", light.work("ben"))) for _ in range(1 + waiting)]
+            await settle(lambda: len(light.began) == 1)
+            activity._rests["anna"] = time.monotonic() + 3600
+            calls.append(asyncio.create_task(pool.run("anna", held.work("anna"))))
+            if waiting:
+                with suppress(TimeoutError):
+                    await settle(lambda: len(held.began) == 1)
+            await asyncio.sleep(0.01)
+            started = len(held.began)
+            light.gate.release(2)
+            held.gate.release()
+            _, pending = await asyncio.wait(calls, timeout=20)
+            for call in pending:
+                call.cancel()
+            assert (started, pending) == (waiting, set())
+
+        uvloop.run(story())
+
+    def test_calls_without_a_thread_are_one_per_pass(self) -> None:
+        async def story() -> list[str]:
+            activity, light, order = Activity(), Held(), list[str]()
+            passes = LoopTurns(activity)
+
+            async def answer(name: str) -> None:
+                await passes.wait(name)
+                order.append(name)
+
+            other = asyncio.create_task(Pool(8, 4, activity).run("ben", light.work("ben")))
+            await settle(lambda: len(light.began) == 1)
+            calls = [asyncio.create_task(answer(name)) for name in "aaaaccc"]
+            lost = asyncio.create_task(answer("a"))
+            await asyncio.sleep(0)
+            lost.cancel()
+            assert order == []
+            await asyncio.gather(*calls)
+            light.gate.release()
+            await other
+            await passes.wait("a")  # at once: there is no light analyst any more
+            return order
+
+        assert "".join(uvloop.run(story())) == "acacaca"

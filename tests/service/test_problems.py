@@ -68,6 +68,11 @@ class TestProblems:
             "invalid-argument": lambda: served.call("POST", "/v1/answers", key=key, body=b"["),
             "too-large": lambda: served.call("POST", "/v1/answers", key=key, body=b" " * 5001),
             "method-not-allowed": lambda: served.call("DELETE", "/v1/answers", key=key),
+            "governing-off": lambda: served.call(
+                "POST", "/v1/admin/keys", key=served.key("omar"), json={"analyst": "x"}
+            ),
+            "misdirected": lambda: served.get("/v1/budget", key, host="evil.example"),
+            "not-acceptable": lambda: served.ask(key, TOP, headers={"accept": "text/html"}),
             "budget-exhausted": lambda: served.ask(key, {**TOP, "by": "job_title"}),
         }
         return calls.get(name, lambda: served.ask(key))()
@@ -339,7 +344,7 @@ class TestUnexpected:
         logger.manager._clear_cache()
         key = served.key()
         monkeypatch.setattr(Session, "budget", fail)
-        reply = served.get("/v1/budget?sentinel-4711", key)
+        reply = served.get("/v1/budget", key, x_sentinel="sentinel-4711")
         monkeypatch.undo()
         logger.manager._clear_cache()
         assert (reply.status, reply.kind, reply.headers["retry-after"]) == (503, "failed", "5")

@@ -98,6 +98,9 @@ class TestShapes:
             "sfumato-left-information": left["information"],
             "sfumato-left-calls": left["calls"],
             "sfumato-resets": receipt["resets"],
+            "sfumato-charge-information": "0",
+            "sfumato-charge-calls": "0",
+            "sfumato-digest": receipt["digest"],
         }
 
     def test_an_exhausted_budget_stops_no_report(self, serving: Serving) -> None:
@@ -300,8 +303,11 @@ class TestTenancy:
         for change in ({"statistics": "clik"}, {"start": "x"}, {"top": 0}, {"options": ["x"]}, {"granularity": "x"}):
             replies = [ads.report(tina, {**BY_DAY, **change, "entity": {"account": name}}) for name in ("acme", "x")]
             replies.append(ads.report(tina, {**BY_DAY, **change, "entity": GLOBEX}))
-            assert len({reply.body for reply in replies}) == 1
-            assert replies[0].status == 422
+            shown = [reply.json for reply in replies]
+            for each in (each for problem in shown for each in problem.get("try", ())):
+                assert each.pop("entity") in ({"account": "acme"}, {"account": "x"}, GLOBEX)  # as it was sent
+            assert shown == [shown[0]] * 3
+            assert [reply.status for reply in replies] == [422] * 3
 
 
 class TestFailures:

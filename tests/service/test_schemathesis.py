@@ -51,9 +51,22 @@ PLAN = (
     ("charges", POSITIVE, True, 1, 300, 0.5),
     ("charges", POSITIVE, False, 1, 300, 0.0),
     ("charges", NEGATIVE, False, 1, 250, 0.0),
+    ("questions", POSITIVE, True, 1, 100, 0.5),
+    ("questions", NEGATIVE, False, 1, 100, 0.0),
+    ("all_questions", POSITIVE, False, 1, 100, 0.0),
+    ("all_questions", NEGATIVE, False, 1, 100, 0.0),
     ("usage", POSITIVE, True, 1, 400, 0.5),
     ("usage", POSITIVE, False, 1, 300, 0.0),
     ("usage", NEGATIVE, False, 1, 250, 0.0),
+    ("entities", POSITIVE, False, 1, 100, 0.0),
+    ("entities", NEGATIVE, False, 1, 100, 0.0),
+    ("keys", POSITIVE, False, 1, 50, 0.5),
+    ("releases", POSITIVE, False, 1, 50, 0.0),
+    ("create_key", POSITIVE, False, 1, 100, 0.0),
+    ("create_key", NEGATIVE, False, 1, 100, 0.0),
+    ("revoke_key", POSITIVE, False, 1, 50, 0.0),
+    ("grant", POSITIVE, False, 1, 100, 0.0),
+    ("grant", NEGATIVE, False, 1, 100, 0.0),
 )
 
 # What comes back in a share f of all calls is missed by n of them with probability (1 - f)^n: by 7 / f calls, once in a
@@ -62,7 +75,9 @@ SHARE, PARTS = repeats(6, 1), repeats(1, 4)
 RUNS = [(*run[:3], part, run[4] // SHARE, run[5]) for run in PLAN for part in range(min(run[3], PARTS))]
 
 # Without parameters there is little to vary: what there is.
-FIXED = ("budget", "tables", "healthz", "readyz", "metrics")
+FIXED = ("budget", "tables", "accounts", "policy", "ledger_state", "healthz", "readyz", "metrics")
+GOVERNING = ("usage", "all_questions", "keys", "create_key", "revoke_key", "grant", "releases")
+GOVERNING += ("accounts", "policy", "ledger_state")
 
 
 def test_there_are_a_thousand_or_ten() -> None:
@@ -72,7 +87,7 @@ def test_there_are_a_thousand_or_ten() -> None:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Iterator[Served]:
     world = new_served(
-        tmp_path_factory.mktemp("fuzzed") / "world", portal, ads=True, mode="track", shared=(10**9, 10**9)
+        tmp_path_factory.mktemp("fuzzed") / "world", portal, ads=True, govern=True, mode="track", shared=(10**9, 10**9)
     )
     with world.session:
         yield world
@@ -115,9 +130,9 @@ def calls(
     key: str | None = "good",
 ) -> Counter[int]:
     """Send generated cases of one operation, and count the statuses."""
-    who = "omar" if name == "usage" else "anna"
+    who = "omar" if name in GOVERNING else "anna"
     text = served.key(who) if key == "good" else key
-    headers = {} if text is None else {"Authorization": f"Bearer {text}"}
+    headers = {"Host": "localhost"} | ({} if text is None else {"Authorization": f"Bearer {text}"})
     schema = schemathesis.openapi.from_dict(described(served, plain=part % 2 == 0) if hinted else document())
     schema.app = _endless(served)
     operation = schema.find_operation_by_id(name)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from sfumato.mechanisms import Rng, quantile_tree
+from sfumato.mechanisms.estimates import Share, estimate_mean
 from sfumato.mechanisms.noise import DiscreteGaussian
-from sfumato.release.statistics import variance
-from sfumato.release.statistics.base import Share, Sums
+from sfumato.release.statistics.base import Sums
 from sfumato.release.statistics.mean import Mean
 from sfumato.release.statistics.quantile import Quantile, ValueCounts
 from sfumato.release.statistics.variance import Variance
@@ -131,7 +131,7 @@ def exact_sums(statistic: Any, values: np.ndarray) -> tuple[Sums, np.ndarray]:
     counted = statistic.scale.middle + float(statistic.scale.step) * steps
     amounts = [np.ones_like(steps), steps]
     if isinstance(statistic, Variance):
-        amounts.append((2 * steps**2 - statistic.scale.reach**2) >> statistic._shift)
+        amounts.append((2 * steps**2 - statistic.scale.reach**2) >> statistic._squares.shift)
     return Sums(tuple(amount.sum(axis=1) for amount in amounts)), counted
 
 
@@ -154,9 +154,9 @@ def test_variances_with_intervals_to_first_order_are_noticed(monkeypatch: pytest
 
     def to_first_order(self: Variance, noisy: Any, laws: Any) -> Any:
         deviations = [law.deviation for law in laws]
-        people, mean, _ = variance.estimate_mean(noisy[:2], deviations[:2])
-        unit = 2.0 ** (self._shift - 1)
-        half = noisy[2] / people + (0.5 if self._shift else 0.0)
+        people, mean, _ = estimate_mean(noisy[:2], deviations[:2])
+        unit = 2.0 ** (self._squares.shift - 1)
+        half = noisy[2] / people + (0.5 if self._squares.shift else 0.0)
         parts = unit * deviations[2], 2 * mean * deviations[1], (2 * mean**2 - unit * half) * deviations[0]
         width = 1.96 * np.sqrt(sum(np.square(part) for part in parts)) / people
         middle = unit * half + float(self.scale.reach) ** 2 / 2 - mean**2

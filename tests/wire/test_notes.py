@@ -32,7 +32,8 @@ def test_a_text_that_is_not_known_is_kept() -> None:
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_every_code_has_a_text(code: str) -> None:
-    fields = "shown groups tau events until text least option meaning options since levels"
+    fields = "shown groups tau events until text least option meaning options since levels most columns limit"
+    fields += " column low high step values"
     values = dict.fromkeys(fields.split(), 7)
     assert note(code, **values).code == code
     assert "{" not in note(code, **values).text

@@ -46,6 +46,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("it's; DROP TABLE x --", -(2**63), 0.5, True, date(2026, 11, 15), datetime(2026, 11, 15, 8, 30, 0, 7), 1240),
     ("Zürich \x00\x1b 🙂", 2**63 - 1, -3.0, False, date(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59), -4),
 ]
+INTERVALS = [(1214, 1266), (0, 22)]
 FULL = Answer(
     columns=TYPES_OF_COLUMNS,
     rows=[dict(zip(TYPES_OF_COLUMNS, row, strict=True)) for row in ROWS],
@@ -109,32 +110,79 @@ class TestPandas:
     @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_columns_are_typed(self, answer: Answer) -> None:
         frame = answer.to_pandas()
-        assert list(frame.columns) == list(TYPES_OF_COLUMNS)
+        assert list(frame.columns) == [*TYPES_OF_COLUMNS, "members_low", "members_high"]
         assert pandas.api.types.is_string_dtype(frame.dtypes.iloc[0])
         assert [str(kind) for kind in frame.dtypes[1:]] == [
-            *("int64", "float64", "bool", "datetime64[s]", "datetime64[us]", "int64")
+            *("int64", "float64", "bool", "datetime64[s]", "datetime64[us]", "int64", "int64", "int64")
         ]
         assert len(frame) == len(answer.rows)
 
     def test_values_are_the_rows(self) -> None:
         frame = FULL.to_pandas()
         for place, row in enumerate(ROWS):
-            *_, day, at, _ = seen = list(frame.iloc[place])
+            *_, day, at, _, low, high = seen = list(frame.iloc[place])
             assert (day.to_pydatetime().date(), at.to_pydatetime()) == (row[4], row[5])
             assert [*seen[:4], seen[6]] == [*row[:4], row[6]]
+            assert (low, high) == INTERVALS[place]
+
+
+class TestIntervals:
+    def test_a_list_without_counts_has_none(self) -> None:
+        assert LIST.to_polars().columns == ["article"]
+
+    def test_a_column_that_has_the_name_already_keeps_it(self) -> None:
+        answer = Answer(
+            columns={"n_low": "text", "n": "integer"},
+            rows=[{"n_low": "x", "n": 30}],
+            stopped=False,
+            receipt=replace(RECEIPT, error95={"n": 26}),
+        )
+        assert answer.to_polars().to_dicts() == [{"n_low": "x", "n": 30, "n_low (2)": 4, "n_high": 56}]
+        assert [*answer.to_pandas().columns] == ["n_low", "n", "n_low (2)", "n_high"]
+
+    def test_reports_have_them_for_each_statistic(self) -> None:
+        added = ["clicks_low", "clicks_high", "views_low", "views_high"]
+        assert SERIES.to_polars().select(added).row(0) == (7, 13, 87, 93)
+        assert [*SERIES.to_pandas().columns] == [*SERIES.columns, *added]
+        empty = replace(BY_TITLE, rows=[])
+        assert {str(kind) for kind in empty.to_pandas()[added].dtypes} == {"int64"}
+        assert {*empty.to_polars().select(added).dtypes} == {polars.Int64}
+
+    def test_a_count_that_is_not_shown_has_none(self) -> None:
+        frame = BY_TITLE.to_pandas()
+        assert [str(frame.dtypes[f"views{ending}"]) for ending in ("", "_low", "_high")] == ["Int64"] * 3
+        assert frame[["views", "views_low", "views_high"]].isna().all(axis=None)
+        assert BY_TITLE.to_polars().select("clicks_low", "clicks_high", "views_low").row(0) == (4, 10, None)
+
+    def test_numbers_that_were_raised_have_none_and_exact_ones_are_their_own(self) -> None:
+        raised = replace(SERIES, options=["monotone"]).to_polars()
+        assert raised["clicks"].to_list() == [10, 11, 12, 13]
+        assert {*raised["clicks_low"], *raised["clicks_high"]} == {None}
+        assert raised["clicks_low"].dtype == polars.Int64
+        exact = replace(SERIES.receipt, mechanism="exact", error95={"clicks": 0, "views": 0})
+        frame = replace(SERIES, receipt=exact, options=["monotone"]).to_polars()
+        assert frame["clicks_low"].to_list() == frame["clicks_high"].to_list() == [10, 11, 12, 13]
 
 
 class TestPolarsAndArrow:
     TYPES = (
         *(polars.String, polars.Int64, polars.Float64, polars.Boolean),
-        *(polars.Date, polars.Datetime("us"), polars.Int64),
+        *(polars.Date, polars.Datetime("us"), polars.Int64, polars.Int64, polars.Int64),
     )
+    NAMES = (*TYPES_OF_COLUMNS, "members_low", "members_high")
+    VALUES = tuple(row + ends for row, ends in zip(ROWS, INTERVALS, strict=True))
 
     @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
     def test_polars_columns_are_typed_and_hold_the_rows(self, answer: Answer) -> None:
         frame = answer.to_polars()
-        assert frame.schema == dict(zip(TYPES_OF_COLUMNS, self.TYPES, strict=True))
-        assert frame.rows() == ROWS[: len(answer.rows)]
+        assert frame.schema == dict(zip(self.NAMES, self.TYPES, strict=True))
+        assert frame.rows() == [*self.VALUES[: len(answer.rows)]]
+
+    @pytest.mark.parametrize("answer", [FULL, EMPTY], ids=["rows", "no rows"])
+    def test_a_table_of_pyarrow_has_the_same_columns_and_rows(self, answer: Answer) -> None:
+        table = answer.to_arrow()
+        assert polars.from_arrow(table).schema == answer.to_polars().schema  # type: ignore[union-attr]
+        assert [tuple(row.values()) for row in table.to_pylist()] == [*self.VALUES[: len(answer.rows)]]
 
     def test_polars_reads_the_arrow_stream_again_and_again(self) -> None:
         assert polars.DataFrame(FULL).equals(polars.DataFrame(FULL))
@@ -143,9 +191,9 @@ class TestPolarsAndArrow:
     def test_duckdb_reads_the_arrow_stream(self, answer: Answer) -> None:
         with duckdb.connect() as connection:
             connection.register("answer", answer)
-            assert connection.execute("SELECT * FROM answer").fetchall() == ROWS[: len(answer.rows)]
+            assert connection.execute("SELECT * FROM answer").fetchall() == [*self.VALUES[: len(answer.rows)]]
             kinds = [kind for _, kind, *_ in connection.execute("DESCRIBE answer").fetchall()]
-        assert kinds == ["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP", "BIGINT"]
+        assert kinds == ["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP", "BIGINT", "BIGINT", "BIGINT"]
 
     def test_a_stream_nobody_reads_is_let_go(self) -> None:
         assert "arrow_array_stream" in repr(FULL.__arrow_c_stream__())
@@ -153,7 +201,7 @@ class TestPolarsAndArrow:
 
 class TestImports:
     def test_records_bring_no_engine_and_no_data_frames(self) -> None:
-        heavy = {"duckdb", "pandas", "polars", "sqlglot", "rich", "vl_convert"}
+        heavy = {"duckdb", "pandas", "polars", "pyarrow", "sqlglot", "rich", "vl_convert"}
         code = f"import sys, sfumato.wire; print({heavy} & {{*sys.modules}} or 'none')"
         found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         assert found.stdout == "none\n"
@@ -163,7 +211,8 @@ class TestImports:
         [
             ("pandas", "a.to_pandas()", "pandas"),
             ("polars", "a.to_polars()", "polars"),
-            ("vl_convert", "a.chart().to_svg()", "plots"),
+            ("pyarrow", "a.to_arrow()", "arrow"),
+            ("vl_convert", "a.chart().to_png()", "plots"),
         ],
     )
     def test_a_missing_package_is_explained(
@@ -226,10 +275,10 @@ class TestTheNotebook:
     def test_bars_start_at_zero_and_whiskers_span_the_error(self) -> None:
         page = counted(("a", 74), ("b", -26))._repr_html_()
         spans = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", page)
-        # The axis goes from -52 to 100. Each row has a bar, and a whisker of two parts.
+        # The axis goes from -26 to 100. Each row has a bar, and a whisker of two parts, from 0 on.
         assert [(float(left), float(width)) for left, width in spans] == [
-            pytest.approx((100 * (left + 52) / 152, 100 * (right - left) / 152), abs=0.01)
-            for left, right in [(0, 74), (48, 100), (48, 100), (-26, 0), (-52, 0), (-52, 0)]
+            pytest.approx((100 * (left + 26) / 126, 100 * (right - left) / 126), abs=0.01)
+            for left, right in [(0, 74), (48, 100), (48, 100), (-26, 0), (0, 0), (0, 0)]
         ]
 
     def test_lists_totals_and_empty_answers_have_a_page(self) -> None:

@@ -1,6 +1,6 @@
 """What a release costs, exactly: charges, totals, and whether the next one still fits."""
 
-from sfumato.accounting.charges import NOTHING, Charge
+from sfumato.accounting.charges import NOTHING, Charge, total_charge
 from sfumato.accounting.composition import (
     approximate_zcdp_epsilon,
     bounded_range_to_zcdp,
@@ -28,6 +28,7 @@ __all__ = [
     "group_promise",
     "pure_to_zcdp",
     "smallest_variance",
+    "total_charge",
     "units",
     "zcdp_delta",
     "zcdp_epsilon",

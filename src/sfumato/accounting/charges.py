@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -86,6 +86,22 @@ class Charge:
 
 
 NOTHING = Charge()
+
+
+def total_charge(charges: Iterable[Charge]) -> Charge:
+    """The sum. Whole amounts, which most are, are added as integers: a list has two hundred of them.
+
+    >>> total_charge([Charge(2), Charge(Fraction(1, 2), 1), Charge(2)])
+    Charge(information=9/2, calls=1)
+    """
+    information, calls, parts = 0, 0, NOTHING
+    for charge in charges:
+        if charge.information.denominator == 1 == charge.calls.denominator:
+            information += charge.information.numerator
+            calls += charge.calls.numerator
+        else:
+            parts += charge
+    return parts + Charge(information, calls)
 
 
 def _with_noun(amount: Fraction, noun: str) -> str:

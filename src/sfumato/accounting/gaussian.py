@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 from sfumato.accounting.composition import zcdp_delta, zcdp_rho
 from sfumato.accounting.numbers import Number, positive, probability, rational, whole
@@ -32,14 +32,14 @@ _LOST = 1e-28
 # Terms below e^-_REACH of the largest are left out.
 _REACH = 79.0
 # Far more than float64 can be off in a sum of positive terms, as a share of it.
-_UP = 1 + 2.0**-36
+UP = 1 + 2.0**-36
 # Beyond this variance of a sum of draws the bound is as good as the exact sum, which would take long.
 _MAX_VARIANCE = 2**20
 _MAX_BLOCKS = 256
 # A variance from which one less does not count.
 _LARGE = Fraction(2**60)
 # The largest x of which e^x is computed.
-_MAX_EXPONENT = 700
+MAX_EXPONENT = 700
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class GaussianLoss:
         """
         if any(step.variance <= 1 for steps in plans for step in steps):
             return cls((GaussianStep(Fraction(1, 2), Fraction(2**20), 1),))  # no bound
-        largest = max(_mu_squared(steps) for steps in plans)
+        largest = max(summed_squares(steps) for steps in plans)
         moved = max(sum(step.coordinates for step in steps) for steps in plans)
         return cls((GaussianStep(_LARGE + 1, largest * _LARGE, moved),))
 
@@ -153,10 +153,10 @@ class GaussianLoss:
         """e^(m kappa) times the delta of continuous noise at epsilon - 2 m kappa, m the numbers that move."""
         if any(step.variance <= 1 for step in self.steps):
             return 1.0
-        slack = KAPPA * sum(step.coordinates for step in self.steps) * _UP
-        if slack > _MAX_EXPONENT:
+        slack = KAPPA * sum(step.coordinates for step in self.steps) * UP
+        if slack > MAX_EXPONENT:
             return 1.0
-        return math.exp(slack) * gaussian_delta(_mu_squared(self.steps), epsilon - 2 * slack) * _UP
+        return math.exp(slack) * gaussian_delta(summed_squares(self.steps), epsilon - 2 * slack) * UP
 
     def _exact(self, epsilon: float) -> float:
         """The mean, over the losses of all steps but the last, of the delta that the last one has at what is left."""
@@ -167,35 +167,45 @@ class GaussianLoss:
         for law in before:
             spread = [(loss + more, mass * share) for loss, mass in spread for more, share in law.losses]
         parts = (mass * last.delta(epsilon - loss) for loss, mass in spread)
-        return math.fsum(parts) * _UP + _LOST * len(self.steps)
+        return math.fsum(parts) * UP + _LOST * len(self.steps)
 
 
-def _mu_squared(steps: Sequence[GaussianStep]) -> Fraction:
+def summed_squares(steps: Sequence[GaussianStep]) -> Fraction:
     """Of continuous noise that is at most as large."""
     return sum((step.norm_squared / (step.variance - 1) for step in steps), Fraction(0))
 
 
 def gaussian_delta(mu_squared: Number, epsilon: Number) -> float:
     """The delta of continuous Gaussian noise, rounded up: mu is the move over sigma (Balle and Wang 2018)."""
-    at = float(rational("epsilon", epsilon))
     mu = math.sqrt(rational("mu_squared", mu_squared)) * (1 + 2.0**-50)
+    return continuous_delta(mu, float(rational("epsilon", epsilon)))
+
+
+def continuous_delta(mu: float, epsilon: float) -> float:
+    """The same in floating point."""
     if mu == 0:
-        return max(0.0, -math.expm1(at))
-    place = at / mu - mu / 2
-    with_person = math.erfc(place / math.sqrt(2)) / 2 * _UP
-    if at > _MAX_EXPONENT:
+        return max(0.0, -math.expm1(epsilon))
+    place = epsilon / mu - mu / 2
+    with_person = math.erfc(place / math.sqrt(2)) / 2 * UP
+    if epsilon > MAX_EXPONENT:
         return min(with_person + _LOST, 1.0)
-    without = math.exp(at) * math.erfc((place + mu) / math.sqrt(2)) / 2 / _UP
+    without = math.exp(epsilon) * math.erfc((place + mu) / math.sqrt(2)) / 2 / UP
     return min(max(with_person - without, 0.0) + _LOST, 1.0)
 
 
-def largest_rho(loss: Callable[[Fraction], GaussianLoss], epsilon: Number, delta: Number) -> Fraction:
-    """The largest rho, rounded down, whose steps `loss(rho)` are (`epsilon`, `delta`)-DP.
+class HasDelta(Protocol):
+    """What some steps tell about one person."""
+
+    def delta(self, epsilon: Number) -> float: ...
+
+
+def largest_rho(loss: Callable[[Fraction], HasDelta], epsilon: Number, delta: Number, named: Number = 0) -> Fraction:
+    """The largest rho, rounded down, whose steps `loss(rho)` are (`epsilon`, `delta`)-DP; `named` is for naming keys.
 
     At least that of the conversion of zCDP, which holds for these steps too.
     """
     target, spare = positive("epsilon", epsilon), probability("delta", delta)
-    low = zcdp_rho(target, spare)
+    low = zcdp_rho(target, spare - rational("named", named))
     high = 1.05 * low
     while loss(Fraction(high)).delta(target) <= spare:
         low, high = high, 1.05 * high
@@ -231,9 +241,9 @@ class _SummedNoise:
         """P[X >= n] - e^epsilon P[X >= n + keys], n the first place at which the loss is above epsilon."""
         first = math.floor(min(max(epsilon * self.variance - self.keys / 2, -(2.0**60)), 2.0**60)) + 1
         with_person, without = self._tail(first), self._tail(first + self.keys)
-        if without == 0 or epsilon > _MAX_EXPONENT:
-            return with_person * self.factor * _UP
-        return max(with_person * _UP - math.exp(epsilon) * without / _UP, 0.0) * self.factor
+        if without == 0 or epsilon > MAX_EXPONENT:
+            return with_person * self.factor * UP
+        return max(with_person * UP - math.exp(epsilon) * without / UP, 0.0) * self.factor
 
     @cached_property
     def losses(self) -> Sequence[tuple[float, float]]:
@@ -241,7 +251,7 @@ class _SummedNoise:
         width = max(1, 2 * self._reach // _MAX_BLOCKS)
         blocks = [(start, start + width) for start in range(-self._reach, self._reach + 1, width)]
         return [
-            ((2 * stop - 2 + self.keys) / (2 * self.variance), self._mass(start, stop) * self.factor * _UP)
+            ((2 * stop - 2 + self.keys) / (2 * self.variance), self._mass(start, stop) * self.factor * UP)
             for start, stop in blocks
         ]
 

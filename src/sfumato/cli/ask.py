@@ -12,8 +12,18 @@ from sfumato.errors import InvalidArgument
 @click.command("ask")
 @with_question
 @with_chart()
+@click.option("--csv", "as_csv", is_flag=True, help="Print the rows as CSV, with both ends of the 95 % interval.")
 @with_json
-def ask(as_json: bool, config: str, analyst: str, sql: str | None, request: str | None, chart: str | None) -> None:
+def ask(
+    as_json: bool,
+    as_csv: bool,
+    config: str,
+    analyst: str,
+    sql: str | None,
+    request: str | None,
+    params: tuple[str, ...],
+    chart: str | None,
+) -> None:
     """Ask a question and get a noisy answer.
 
     The answer says how large its noise is, what it cost and what is left. The same question again gives the same
@@ -25,11 +35,18 @@ def ask(as_json: bool, config: str, analyst: str, sql: str | None, request: str 
         FROM engagements GROUP BY article ORDER BY 2 DESC LIMIT 10"
 
     \b
-    The same as JSON:
+    With a value for a parameter:
+      sfumato ask --analyst anna --param region=emea "SELECT article, members
+        FROM engagements WHERE region = :region GROUP BY article LIMIT 10"
+
+    \b
+    The question without a filter as JSON:
       echo '{"type": "top_k", "table": "engagements", "by": "article",
         "measure": "members", "k": 10}' | sfumato ask --analyst anna --request -
     """
-    question = read_question(sql, request)
+    if as_csv and as_json:
+        raise InvalidArgument("--csv", "and --json exclude each other")
+    question = read_question(sql, request, params)
     picture = chart_path(chart)
     from sfumato.cli.terminal.answer import render_answer
     from sfumato.session import Session
@@ -40,4 +57,7 @@ def ask(as_json: bool, config: str, analyst: str, sql: str | None, request: str 
         answer = session.ask(question, analyst=analyst)
     if picture is not None:
         save_chart(answer.chart(), picture, hint="; the answer is paid for, so asking again is free")
+    if as_csv:
+        click.echo(answer.to_csv().replace("\r\n", "\n"), nl=False)
+        return
     print_result(answer.to_dict(), lambda: render_answer(answer), as_json=as_json)

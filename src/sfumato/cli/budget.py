@@ -15,12 +15,11 @@ from sfumato.cli import output
 from sfumato.cli.books import open_books
 from sfumato.cli.options import Amount, chart_path, name_options, save_chart, with_chart, with_config, with_options
 from sfumato.cli.output import DIFFERENT, Commands, now, print_result, with_json
-from sfumato.errors import InvalidArgument, LedgerFailed, LedgerSetBack, NotFound, nearest
+from sfumato.errors import InvalidArgument, LedgerFailed, LedgerSetBack
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sfumato.config import Config
     from sfumato.ledger import Account, Ledger
     from sfumato.ledger.fence import Mark
 
@@ -80,11 +79,11 @@ def show(as_json: bool, config: str, analyst: str | None, releases: bool) -> Non
 @click.option("--analyst", metavar="NAME", help="One analyst; without it, all of them.")
 @click.option("--cursor", metavar="N", help="Go on from here: the `next` of the page before.")
 @click.option("--rows", default=20, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="How many.")
-@click.option("--policy", is_flag=True, help="Limits, prices, modes and rights instead: when which of them changed.")
+@click.option("--policy", is_flag=True, help="Limits, prices, rights, reports, tables: when they changed.")
 @with_config
 @with_json
 def history(as_json: bool, config: str, analyst: str | None, cursor: str | None, rows: int, policy: bool) -> None:
-    """List what was charged and granted, the latest first.
+    """List what was asked, charged and granted, the latest first.
 
     \b
       sfumato budget history --analyst anna --rows 50
@@ -183,7 +182,7 @@ def forecast(
         picture = chart_path(plot, "--plot")
         with open_books(config) as (settings, ledger):
             result = overview(ledger, settings, *days, budgets=charges)
-    panels, notes = forecast_panels(result.forecast), result.forecast.notes
+    panels, report = forecast_panels(result.forecast), UsageReport.of_overview(result)
     whole = f"{plural(result.forecast.periods, 'period')} of {plural(result.forecast.analysts, 'analyst')}"
     share = f"share of {whole} in which more than the budget was spent"
     begun = result.usage.since.replace(day=1)  # periods are counted from the first of the month, so a month is whole
@@ -196,10 +195,10 @@ def forecast(
         if not result.forecast.periods:
             return paragraphs(NOTHING_SPENT)
         head = paragraphs(f"{DRY_TITLE}: {share}, by days since its first charge; {when}")
-        below = paragraphs(*(f"{note[:1].upper()}{note[1:]}." for note in notes))
+        below = paragraphs(*(f"{note.text[:1].upper()}{note.text[1:]}." for note in report.notes))
         return Group(head, "", render_shares(panels), "", below)
 
-    print_result(UsageReport.of_overview(result).to_dict(), page, as_json=as_json)
+    print_result(report.to_dict(), page, as_json=as_json)
 
 
 @budget.command("verify")
@@ -394,6 +393,8 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
     """
     from sfumato.accounting import Charge
     from sfumato.cli.terminal.text import paragraphs
+    from sfumato.ledger.accounts import find_account
+    from sfumato.ledger.types import current_user
     from sfumato.wire import AccountStanding
 
     amount = Charge(information, calls)
@@ -402,20 +403,7 @@ def grant(as_json: bool, config: str, account: str, information: Fraction, calls
     if not reason.strip():
         raise InvalidArgument("--reason", "must not be empty")
     with open_books(config) as (settings, ledger):
-        standing = ledger.grant(_find_account(settings, account), amount, reason, now())
+        standing = ledger.grant(find_account(settings, account), amount, reason, now(), by=current_user())
     until = "" if standing.resets is None else f" until {standing.resets}"
     done = f"Granted {amount} to {standing.account}. It has {standing.left} left{until}."
     print_result(AccountStanding.from_attributes(standing).to_dict(), lambda: paragraphs(done), as_json=as_json)
-
-
-def _find_account(config: Config, name: str) -> Account:
-    """The account of this full name, or an analyst's own."""
-    from sfumato.ledger import accounts_of, all_accounts
-
-    accounts = all_accounts(config)
-    if name in accounts:
-        return accounts[name]
-    if name in config.analysts:
-        return accounts_of(config, name)[0]
-    known = [*config.analysts, *accounts]
-    raise NotFound(f"there is no account {name[:60]!r}{nearest(name, known) or '; there is ' + ', '.join(known)}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.explain.buying import BudgetPlan
+from sfumato.query.versions import Rhythm
 
 _REPORT_COLUMNS = ("start", "end", "events")  # columns of every row of the report below, so no attribute
 
@@ -47,7 +48,7 @@ type = "duckdb"
 engine = "local"
 source = {source}
 {unit} # whose presence is hidden
-version = "daily"                        # how often new rows count: hourly | daily | weekly | monthly
+{version}
 max_k = 100                              # the longest list
 cap = "everyone"                         # a budget for all analysts and all releases together, see below
 
@@ -57,17 +58,18 @@ cap = "everyone"                         # a budget for all analysts and all rel
 # Public facts make answers cheaper or more accurate. A line above may become, for example:
 # region = {{ domain = ["emea", "apac", "amer"] }}        # all values are known: every group is shown, also a small one
 # title = {{ domain = "unknown", max_groups = 1 }}        # one per person: a whole histogram costs one unit
+# amount = {{ min = 0, max = 100, step = 0.01 }}          # bounds that you know without looking: AVG, SUM, MEDIAN
 
 # What is counted.
 [{table}.measures]
 {measure} = {{ count = "units" }}
-# visits = {{ count = "rows", max_per_unit = 5 }}         # rows, at most 5 per person and group
+{rows} = {{ count = "rows", max_per_unit = {most} }}           # rows, at most {most} per person and group: COUNT(*)
 # bought = {{ sum = "quantity", max_per_unit = 20 }}      # a column of whole numbers, at most 20 per person and group
 
 # Numbers over time, the same for every analyst and without a budget: sfumato report. They have their own guarantee, for
 # one row. With entities = ["account", "campaign"], columns of yours, each report is about one account or one campaign.
 {report}
-# What these budgets mean for one person: sfumato policy explain. What others would: sfumato policy plan --epsilon 3
+# What these budgets mean for one person: sfumato policy explain. What others would: sfumato policy plan --epsilon 8
 [budgets.partner]
 {budget}mode = "enforce"                         # "track" counts and never refuses
 
@@ -96,10 +98,24 @@ class Draft:
     table: str
     unit: str
     measure: str
+    rows: str
     columns: Mapping[str, str]
     left_out: Mapping[str, str]
     analyst: str
     plan: BudgetPlan
+    version: Rhythm = "daily"
+
+
+ROWS_PER_PERSON = 5
+"""How many rows of one person count in a group, until the owner says how many are usual."""
+
+_VERSIONS: Mapping[Rhythm, str] = {
+    "hourly": "new rows count every hour (UTC); then the same question costs again",
+    "daily": "new rows count every day (UTC); then the same question costs again",
+    "weekly": "new rows count every Monday (UTC); then the same question costs again",
+    "monthly": "new rows count every month (UTC); then the same question costs again",
+    "fixed": "the rows never change: a question is paid for once",
+}
 
 
 def config_text(draft: Draft) -> str:
@@ -113,8 +129,11 @@ def config_text(draft: Draft) -> str:
         table=f"tables.{toml_key(draft.table)}",
         table_name=toml_string(draft.table),
         unit=f"privacy_unit = {toml_string(draft.unit)}".ljust(40),
+        version=_version_text(draft.version),
         columns="".join(f"{line}\n" for line in columns),
         measure=toml_key(draft.measure),
+        rows=toml_key(draft.rows),
+        most=ROWS_PER_PERSON,
         report=_report_text(draft),
         analyst=toml_key(draft.analyst),
         budget=_budget_text(draft.plan),
@@ -124,12 +143,22 @@ def config_text(draft: Draft) -> str:
     )
 
 
+def _version_text(version: Rhythm) -> str:
+    """The line of the version, with what it costs, and below it the others."""
+    line, others = f'version = "{version}"', (f'"{each}"' for each in _VERSIONS if each != version)
+    return (
+        f"{line:<40} # {_VERSIONS[version]}\n"
+        f'# Also {", ".join(others)}; or {{ value = "2026-11" }}: you name the state of the rows, and a question\n'
+        "# costs again when you change the name. What changes rarely costs least."
+    )
+
+
 def _budget_text(plan: BudgetPlan) -> str:
     """The lines of a budget, each with what it means."""
     prices = {each.asked: each.charge.information for each in plan.buys()}
     meanings = {
         "epsilon_per": "smaller is more private and more noisy",
-        "information": f"units; a list of ten costs at most {prices['top_ten']}, a histogram or a total 1",
+        "information": f"units; a list of ten costs at most {prices['top_ten']}, a total 1",
         "calls": "questions about columns whose values are not public",
         "resets": "never | daily | weekly | monthly",
     }

@@ -11,7 +11,14 @@ from sfumato.cli.output import print_result, with_json
 @click.command("estimate")
 @with_question
 @with_json
-def estimate(as_json: bool, config: str, analyst: str, sql: str | None, request: str | None) -> None:
+def estimate(
+    as_json: bool,
+    config: str,
+    analyst: str,
+    sql: str | None,
+    request: str | None,
+    params: tuple[str, ...],
+) -> None:
     """Show what a question would cost and how accurate it would be. Free.
 
     No row is read: the estimate does not depend on the data.
@@ -20,7 +27,7 @@ def estimate(as_json: bool, config: str, analyst: str, sql: str | None, request:
       sfumato estimate --analyst anna "SELECT article, COUNT(DISTINCT member_id)
         FROM engagements GROUP BY article ORDER BY 2 DESC LIMIT 10"
     """
-    question = read_question(sql, request)
+    question = read_question(sql, request, params)
     from sfumato.cli.terminal.answer import render_estimate
     from sfumato.session import Session
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -22,16 +22,21 @@ from sqlglot import exp
 from sfumato.catalog import Catalog
 from sfumato.cli.config_text import Draft, config_text
 from sfumato.cli.options import name_options
-from sfumato.config import EngineSettings, noise_key, read_config
+from sfumato.config import Budget, EngineSettings, noise_key, read_config
 from sfumato.engines import engine_class, open_engine
-from sfumato.errors import InvalidArgument, NotSupported, nearest
+from sfumato.errors import InvalidArgument, NotSupported, find_nearest
 from sfumato.explain.buying import EPSILON, BudgetPlan, plan_budget
 from sfumato.ledger import check_fence_place
+from sfumato.query.plan import plan as plan_request
 from sfumato.query.policy import CONNECTIVES, RESERVED, Policy
 from sfumato.query.sql import read_sql
+from sfumato.query.versions import Rhythm
 from sfumato.types import Type
 
 CONFIG, KEY = "sfumato.toml", "noise.key"
+_CALLED_LIKE_DATES = re.compile(
+    r"(^|[\W_])(?i:date|datum|day|time|datetime|timestamp|dt|ts|month|week)($|[\W_])|_(at|on)$|[a-z](Date|Time|Day|At|On)$"
+)
 DATABASES = (".duckdb", ".db", ".ddb")
 
 
@@ -59,6 +64,11 @@ class FirstConfig:
     plan: BudgetPlan
     ask: tuple[str, ...]
 
+    @property
+    def dates_as_text(self) -> tuple[str, ...]:
+        """The columns of text that are called like dates. Only names are looked at."""
+        return tuple(name for name, kind in self.columns.items() if kind == "text" and _CALLED_LIKE_DATES.search(name))
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "config": str(self.config),
@@ -67,16 +77,19 @@ class FirstConfig:
             "unit": self.unit,
             "measure": self.measure,
             "columns": dict(self.columns),
+            "dates_as_text": list(self.dates_as_text),
             "left_out": dict(self.left_out),
             "plan": self.plan.to_dict(),
             "ask": list(self.ask),
         }
 
 
-def write_first_config(folder: str, source: InitSource, *, analyst: str, epsilon: Fraction = EPSILON) -> FirstConfig:
+def write_first_config(
+    folder: str, source: InitSource, *, analyst: str, epsilon: Fraction = EPSILON, version: Rhythm = "daily"
+) -> FirstConfig:
     """Write a configuration and a noise key into `folder`. Overwrites nothing; writes no file that cannot be asked.
 
-    `epsilon` is what all questions and releases of a month promise together.
+    `epsilon` is what all questions and releases of a month promise together; `version` says how often new rows count.
     """
     place = Path(folder)
     config, key = place / CONFIG, place / KEY
@@ -86,8 +99,8 @@ def write_first_config(folder: str, source: InitSource, *, analyst: str, epsilon
     if not analyst.strip():
         raise InvalidArgument("--name", "must not be empty")
     with name_options():
-        plan = plan_budget(epsilon)
-    draft = _draft(place, source, analyst, plan)
+        plan = replace(plan_budget(epsilon), histograms=False)  # no column has max_groups yet
+    draft = replace(_draft(place, source, analyst, plan), version=version)
     text = config_text(draft)
     settings = read_config(text, place.resolve(), {})
     check_fence_place(settings.ledger, settings.folder)
@@ -97,7 +110,7 @@ def write_first_config(folder: str, source: InitSource, *, analyst: str, epsilon
     finally:
         catalog.close()
     _write(config, key, text)
-    ask = ("sfumato", "ask", "--config", str(config), "--analyst", analyst, _first_question(draft, policy))
+    ask = ("sfumato", "ask", "--config", str(config), "--analyst", analyst, _first_question(draft, policy, plan.budget))
     parts = draft.table, draft.unit, draft.measure, draft.columns, draft.left_out
     return FirstConfig(config, key, *parts, plan, ask)
 
@@ -106,8 +119,9 @@ def _draft(folder: Path, source: InitSource, analyst: str, plan: BudgetPlan) -> 
     table = _table_name(source)
     schema = _read_schema(source, table)
     if source.unit not in schema:
-        hint = nearest(source.unit, schema) or f"; there is {', '.join(schema)}"
-        raise InvalidArgument("--unit", f"the table has no column {source.unit!r}{hint}")
+        near = find_nearest(source.unit, schema)
+        there = "" if near else f"; there is {', '.join(schema)}"
+        raise InvalidArgument("--unit", f"the table has no column {source.unit!r}{there}", nearest=near)
     left_out = {name: why for name, kind in schema.items() if (why := _why_left_out(name, kind, source.unit))}
     return Draft(
         source=source.source if source.database is not None else _path_in_config(source.source, folder),
@@ -115,6 +129,7 @@ def _draft(folder: Path, source: InitSource, analyst: str, plan: BudgetPlan) -> 
         table=table,
         unit=source.unit,
         measure=_measure_name(source.unit, schema),
+        rows=_free_name(["entries", "records"], schema),
         columns={name: kind for name, kind in schema.items() if name != source.unit and name not in left_out},
         left_out=left_out,
         analyst=analyst,
@@ -157,9 +172,13 @@ def _table_name(source: InitSource) -> str:
 
 
 def _measure_name(unit: str, schema: Iterable[str]) -> str:
-    """A name that no column has."""
+    """What people are called."""
+    return _free_name(["members", "people"] if "member" in unit.casefold() else ["people", "members"], schema)
+
+
+def _free_name(names: Sequence[str], schema: Iterable[str]) -> str:
+    """One of the names, or one with a number, that no column has."""
     columns = {name.casefold() for name in schema}
-    names = ["members", "people"] if "member" in unit.casefold() else ["people", "members"]
     others = (f"{names[0]}_{number}" for number in range(2, len(columns) + 3))
     return next(name for name in (*names, *others) if name not in columns)
 
@@ -202,23 +221,32 @@ def _write(config: Path, key: Path, text: str) -> None:
         raise InvalidArgument("DIR", f"{str(config.parent)!r} cannot be written to") from None
 
 
-def _first_question(draft: Draft, policy: Policy) -> str:
-    """A question in SQL, with quotes only where names need them."""
-    bare, quoted = (_spell_question(draft, quoted=quoted) for quoted in (False, True))
+def _first_question(draft: Draft, policy: Policy, budget: Budget) -> str:
+    """A question in SQL that the budget can pay for, with quotes only where names need them.
+
+    A list of ten, a shorter one, or a total.
+    """
+    longest = 10 if draft.columns else 0
+    for rows in range(longest, -1, -1):
+        bare, quoted = (_spell_question(draft, rows, quoted=quoted) for quoted in (False, True))
+        if not rows or plan_request(read_sql(quoted, policy), policy, budget.prices).reserve <= budget.cap:
+            break
     with suppress(NotSupported):
         if read_sql(bare, policy) == read_sql(quoted, policy):
             return bare
     return quoted
 
 
-def _spell_question(draft: Draft, *, quoted: bool) -> str:
+def _spell_question(draft: Draft, rows: int, *, quoted: bool) -> str:
+    """A list of so many rows, or a total."""
+
     def name(text: str) -> exp.Identifier:
         return exp.to_identifier(text, quoted=quoted or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text))
 
     people = exp.Count(this=exp.Distinct(expressions=[exp.Column(this=name(draft.unit))]))
     table = exp.Table(this=name(draft.table))
-    if not draft.columns:
+    if not rows:
         return exp.select(people).from_(table).sql("duckdb")
     first = exp.Column(this=name(next(iter(draft.columns))))
-    query = exp.select(first, people).from_(table).group_by(first.copy()).order_by("2 DESC").limit(10)
+    query = exp.select(first, people).from_(table).group_by(first.copy()).order_by("2 DESC").limit(rows)
     return query.sql("duckdb")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Literal, TypeAlias, get_args
 
 import click
 
+from sfumato.cli import output
 from sfumato.cli.options import ExactNumber
 from sfumato.cli.output import print_result, with_json
+
+FirstVersion: TypeAlias = Literal["daily", "weekly", "monthly", "fixed"]
+FIRST_VERSIONS = get_args(FirstVersion)
 
 
 @click.command("init")
@@ -25,10 +30,17 @@ from sfumato.cli.output import print_result, with_json
 @click.option(
     "--epsilon",
     type=ExactNumber(),
-    default="8",
+    default="3",
     show_default=True,
     metavar="E",
     help="What all questions and releases of one month may promise together, at delta 1e-7.",
+)
+@click.option(
+    "--version",
+    type=click.Choice(FIRST_VERSIONS),
+    metavar="|".join(FIRST_VERSIONS),
+    help="How often new rows count, and the same question costs again; fixed: rows never change, and a question is "
+    "paid for once.  [default: daily; asked for on a terminal]",
 )
 @with_json
 def init(
@@ -40,6 +52,7 @@ def init(
     table: str | None,
     name: str,
     epsilon: Fraction,
+    version: FirstVersion | None,
 ) -> None:
     """Write a configuration for a file or a table that you have.
 
@@ -50,12 +63,16 @@ def init(
     rows, so Parquet is the better choice.
 
     \b
-      sfumato init shop --source orders.parquet --unit customer_id
+      sfumato init shop --source orders.parquet --unit customer_id --version fixed
       sfumato init shop --source "logs/*.csv.gz" --unit user --table visits
       sfumato init shop --database shop.duckdb --source orders --unit customer_id
     """
     from sfumato.cli.first_config import InitSource, write_first_config
     from sfumato.cli.terminal.init import render_first_config
 
-    draft = write_first_config(folder, InitSource(source, unit, database, table), analyst=name, epsilon=epsilon)
+    if version is None and not as_json and output.is_interactive():
+        question = "How often do new rows count? Then the same question costs again; fixed: the rows never change"
+        version = click.prompt(question, type=click.Choice(FIRST_VERSIONS), default=FIRST_VERSIONS[0], err=True)
+    where = InitSource(source, unit, database, table)
+    draft = write_first_config(folder, where, analyst=name, epsilon=epsilon, version=version or FIRST_VERSIONS[0])
     print_result(draft.to_dict(), lambda: render_first_config(draft), as_json=as_json)

@@ -58,6 +58,7 @@ def create(as_json: bool, config: str, analyst: str, role: Role | None, expires:
     """
     from sfumato.cli.terminal.keys import render_new_key
     from sfumato.ledger.api_keys import TOO_FAR, ApiKeys
+    from sfumato.ledger.types import current_user
     from sfumato.wire import KeyRow
 
     moment = now()
@@ -67,7 +68,7 @@ def create(as_json: bool, config: str, analyst: str, role: Role | None, expires:
         raise InvalidArgument("--expires", TOO_FAR) from None
     with open_books(config) as (settings, ledger):
         who = settings.analyst(analyst)
-        text, key = ApiKeys(ledger).create(analyst, role or who.role, until, moment)
+        text, key = ApiKeys(ledger).create(analyst, role or who.role, until, moment, by=current_user())
     print_result({"key": text, **KeyRow.of_key(key).to_dict()}, lambda: render_new_key(text, key), as_json=as_json)
 
 
@@ -85,15 +86,15 @@ def list_keys(as_json: bool, config: str, analyst: str | None) -> None:
     """
     from sfumato.cli.terminal.keys import render_keys
     from sfumato.ledger.api_keys import ApiKeys
-    from sfumato.wire import KeyRow
+    from sfumato.wire import Keys, KeyState
 
     moment = now()
     with open_books(config) as (settings, ledger):
         api_keys = ApiKeys(ledger).list(analyst)
         if analyst is not None and not api_keys:
             settings.analyst(analyst)
-    rows = [{**KeyRow.of_key(key).to_dict(), "state": key.state(moment)} for key in api_keys]
-    print_result({"rows": rows}, lambda: render_keys(api_keys, moment), as_json=as_json)
+    listed = Keys([KeyState.at(key, moment) for key in api_keys])
+    print_result(listed.to_dict(), lambda: render_keys(api_keys, moment), as_json=as_json)
 
 
 @keys.command("revoke")
@@ -110,8 +111,9 @@ def revoke(as_json: bool, config: str, id: str) -> None:  # noqa: A002
     """
     from sfumato.cli.terminal.keys import render_revocation
     from sfumato.ledger.api_keys import ApiKeys
+    from sfumato.ledger.types import current_user
     from sfumato.wire import KeyRow
 
     with open_books(config) as (_, ledger):
-        key = ApiKeys(ledger).revoke(id, now())
+        key = ApiKeys(ledger).revoke(id, now(), by=current_user())
     print_result(KeyRow.of_key(key).to_dict(), lambda: render_revocation(key), as_json=as_json)

@@ -48,6 +48,13 @@ with_question = with_options(
     with_config,
     click.option("--analyst", required=True, metavar="NAME", help="Who asks, and whose budget pays."),
     click.option("--request", metavar="FILE", help="Read the question as JSON from a file, or from - (stdin)."),
+    click.option(
+        "--param",
+        "params",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="The value of :NAME in SQL, as text; NAME:TYPE=VALUE for another type, such as k:integer=10.",
+    ),
     click.argument("sql", required=False),
 )
 
@@ -56,12 +63,19 @@ def with_chart(name: str = "--chart") -> Callable[[Command], Command]:
     return click.option(name, metavar="FILE", help="Also save a chart: FILE.svg, .png, .html, or .json (Vega-Lite).")
 
 
-def read_question(sql: str | None, request: str | None) -> RequestLike:
-    """The question of `with_question`: SQL, or JSON from a file."""
+def read_question(sql: str | None, request: str | None, params: tuple[str, ...]) -> RequestLike:
+    """The question of `with_question`: SQL, or JSON from a file, with the values of its parameters."""
     if (sql is None) == (request is None):
         raise InvalidArgument("question", "write SQL, or give JSON with --request FILE; one of the two")
-    if request is None:
-        return sql or ""
+    question = _read_request(request) if request is not None else sql or ""
+    from sfumato.query.sql import bind_request
+
+    with name_options():
+        return bind_request(question, _read_params(params))
+
+
+def _read_request(request: str) -> dict[str, Any]:
+    """The JSON object in a file."""
     try:
         with click.open_file(request, encoding="utf-8") as file:
             text = file.read(MAX_REQUEST + 1)
@@ -80,6 +94,20 @@ def read_question(sql: str | None, request: str | None) -> RequestLike:
     if not isinstance(question, dict):
         raise InvalidArgument("--request", 'must hold one JSON object, such as {"sql": "SELECT ..."}')
     return question
+
+
+def _read_params(params: tuple[str, ...]) -> dict[str, dict[str, str]] | None:
+    """The values of `--param`, with their types; None where there are none."""
+    read: dict[str, dict[str, str]] = {}
+    for text in params:
+        name, equals, value = text.partition("=")
+        name, _, kind = name.partition(":")
+        if not name or not equals:
+            raise InvalidArgument("--param", "must be NAME=VALUE or NAME:TYPE=VALUE, such as k:integer=10")
+        if name in read:
+            raise InvalidArgument("--param", f"has {name[:60]} twice; keep one of them")
+        read[name] = {kind or "text": value}
+    return read or None
 
 
 def chart_path(chart: str | None, option: str = "--chart") -> Path | None:
@@ -119,7 +147,9 @@ def name_options(**others: str) -> Iterator[None]:
         yield
     except InvalidArgument as error:
         options = command_options() | others
-        raise InvalidArgument(options.get(error.argument, error.argument), error.problem) from None
+        raise InvalidArgument(
+            options.get(error.argument, error.argument), error.problem, nearest=error.nearest
+        ) from None
 
 
 class Amount(click.ParamType[Fraction]):

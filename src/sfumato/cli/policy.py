@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.books import read_settings
-from sfumato.cli.options import ExactNumber, name_options, with_config
+from sfumato.cli.options import ExactNumber, chart_path, name_options, save_chart, with_chart, with_config
 from sfumato.cli.output import DIFFERENT, Commands, now, print_result, with_json
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError
+from sfumato.errors import SfumatoError
 
 if TYPE_CHECKING:
     from sfumato.catalog import Catalog
     from sfumato.config import Config
     from sfumato.config.settings import Resets
     from sfumato.query.policy import Policy, TablePolicy
-    from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy, SourceGuarantee
-    from sfumato.wire.guarantee import SourceTotal
+    from sfumato.query.public import PublicTable
+    from sfumato.query.reports.policy import ReportGuarantee, ReportPolicy
 
 
 @click.group("policy", cls=Commands)
@@ -38,52 +39,44 @@ def check(as_json: bool, config: str) -> None:
 
     Lists every difference and exits with 1 if there is one, or if there is no table; otherwise lists what can be
     asked, what all results about the same rows promise together, and where a limit leaves something open or one
-    source has several names. Reads the names and types of columns, and the public tables that hold domains.
+    source has several names. Reads the names and types of columns, and the public tables that hold domains. A noise
+    key that can be guessed, or that others can read, is refused; where there is none yet, that is no difference.
 
     \b
       sfumato policy check --config sfumato.toml
     """
     from sfumato.cli.terminal.policy import render_differences, render_questions
-    from sfumato.config.rights import right_warnings
-    from sfumato.explain.checks import source_warnings
-    from sfumato.explain.sources import source_totals
+    from sfumato.config.noise_key import read_key
     from sfumato.explain.words import describe_source
     from sfumato.ledger import check_fence_place
-    from sfumato.query.reports.policy import guarantee, guarantees_by_source
+    from sfumato.policy_check import check_policy
     from sfumato.reports.explain import describe_sum
-    from sfumato.reports.policies import report_policies, report_problems
 
     settings = read_settings(config)
     check_fence_place(settings.ledger, settings.folder)
-    result: dict[str, Any] = {"problems": [], "tables": [], "reports": [], "sums": [], "totals": [], "warnings": []}
-    result["service"] = {"pad_ms": settings.pad_ms}
-    totals: list[SourceTotal] = []
-    sums: list[SourceGuarantee] = []
-    warnings = list(right_warnings(settings))
+    if os.path.exists(settings.key_file):  # noqa: PTH110  on a machine that only checks, there may be none
+        read_key(settings.key_file)
     with _open_catalog(settings) as catalog:
-        none = "there is no [tables.NAME] in the file, so nothing can be asked; `sfumato init` writes one"
-        problems = list(catalog.problems()) if settings.tables else [ConfigError("tables", none)]
-        problems += report_problems(settings, catalog)
-        if not problems:
-            try:
-                whole = catalog.policy(now())
-                tables = [describe_table(table, whole, settings) for table in whole.tables.values()]
-                policies = report_policies(settings, catalog)
-                promised = {name: guarantee(each) for name, each in policies.items()}
-                totals = source_totals(settings, promised, catalog.views())
-                sums = guarantees_by_source(policies.values(), [each.tables for each in totals])
-                warnings += source_warnings(settings, totals)
-                result |= {"tables": tables, "reports": [describe_report(each) for each in policies.values()]}
-                problems = list(catalog.right_problems(now()))
-            except (InvalidArgument, NotSupported) as fault:  # a policy that makes no sense for any table
-                problems = [ConfigError("tables", str(fault))]
-    for name, listed in (("problems", problems), ("warnings", warnings)):
-        result[name] = [{"setting": each.setting, "problem": each.problem} for each in listed]
-    result |= {"sums": [each.to_dict() for each in sums], "totals": [each.to_dict() for each in totals]}
-    promises = [*map(describe_sum, sums), *map(describe_source, totals)]
-    page = partial(render_questions, config, result, promises, warnings)
-    print_result(result, lambda: render_differences(problems) if problems else page(), as_json=as_json)
-    if problems:
+        found = check_policy(settings, catalog, now())
+        tables = [describe_table(table, found.policy, settings) for table in found.policy.tables.values()]
+    listed = {
+        name: [{"setting": each.setting, "problem": each.problem} for each in errors]
+        for name, errors in (("problems", found.problems), ("warnings", found.warnings))
+    }
+    result: dict[str, Any] = {
+        "problems": listed["problems"],
+        "tables": tables,
+        "public": [describe_public(each) for each in found.policy.public.values()],
+        "reports": [describe_report(each) for each in found.reports.values()],
+        "sums": [each.to_dict() for each in found.sums],
+        "totals": [each.to_dict() for each in found.totals],
+        "warnings": listed["warnings"],
+        "service": {"pad_ms": settings.pad_ms},
+    }
+    promises = [*map(describe_sum, found.sums), *map(describe_source, found.totals)]
+    page = partial(render_questions, config, result, promises, found.warnings)
+    print_result(result, lambda: render_differences(found.problems) if found.problems else page(), as_json=as_json)
+    if found.problems:
         sys.exit(DIFFERENT)
 
 
@@ -142,7 +135,45 @@ def describe_table(table: TablePolicy, policy: Policy, config: Config) -> dict[s
             {"name": measure.name, "counts": measure.counts, "max_per_unit": measure.max_per_unit}
             for measure in table.measures.values()
         ],
+        "visible": _shown_sizes(table, policy, config),
     }
+
+
+def describe_public(table: PublicTable) -> dict[str, Any]:
+    """A public table: what it is joined by, and what is looked up there."""
+    columns = [{"name": name, "type": kind} for name, kind in table.columns.items()]
+    described = {"table": table.name, "key": table.key, "version": table.version}
+    return {**described, "rows": len(table.rows), "columns": columns}
+
+
+def _shown_sizes(table: TablePolicy, policy: Policy, config: Config) -> list[dict[str, Any]]:
+    """How large a group of a private column must be to be shown: the columns and budgets by their sizes."""
+    from sfumato.query.plan import plan
+    from sfumato.query.request import Histogram
+
+    measure = min(table.measures.values(), key=lambda each: each.counts != "units")
+    columns: dict[Any, list[str]] = {}
+    for name, budget in config.budgets.items():
+        for column in table.columns:
+            sizes = plan(Histogram(table.name, column, measure.name), policy, budget.prices).mechanism.visible
+            if sizes is not None:
+                columns.setdefault((name, sizes), []).append(column)
+    budgets: dict[Any, list[str]] = {}
+    for (name, sizes), listed in columns.items():
+        budgets.setdefault((sizes, *listed), []).append(name)
+    return [
+        {
+            "budgets": names,
+            "columns": listed,
+            "measure": measure.name,
+            "counts": measure.counts,
+            "half": sizes.half,
+            "most": sizes.most,
+            "above": sizes.above,
+            "rarely": sizes.rarely,
+        }
+        for (sizes, *listed), names in budgets.items()
+    ]
 
 
 @policy.command("explain")
@@ -194,20 +225,55 @@ def _look_up(settings: Config) -> tuple[dict[str, ReportGuarantee], frozenset[st
 )
 @click.option("--epsilon-per", type=ExactNumber(), default="0.15", show_default=True, metavar="E", help="Of one unit.")
 @click.option("--delta-per", type=ExactNumber(), default="1e-10", show_default=True, metavar="D", help="Of one call.")
+@click.option(
+    "--people",
+    type=click.IntRange(1, 10**12),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="How many people a count is about: errors are also shown as a part of it.",
+)
+@click.option(
+    "--questions",
+    type=click.IntRange(1, 10**9),
+    metavar="N",
+    help="How many questions of one kind a period must buy: the least noise with which it does.",
+)
+@with_chart("--plot")
 @with_json
 @name_options()
-def plan(as_json: bool, epsilon: Fraction, resets: Resets, epsilon_per: Fraction, delta_per: Fraction) -> None:
+def plan(
+    as_json: bool,
+    epsilon: Fraction,
+    resets: Resets,
+    epsilon_per: Fraction,
+    delta_per: Fraction,
+    people: int,
+    questions: int | None,
+    plot: str | None,
+) -> None:
     """Say what an epsilon buys.
 
-    The largest budget whose whole period promises at most this epsilon, at delta 1e-7, and how many lists, histograms
-    or totals can be asked with it. Reads and writes nothing.
+    The largest budget whose whole period promises at most this epsilon, at delta 1e-7: how many lists, histograms or
+    totals it buys, their errors and the smallest groups that are shown, for several values of epsilon_per; with what
+    chance a bet on one person is won at worst; how often known attacks succeed; and the section to paste. Reads and
+    writes nothing but the plot.
 
     \b
       sfumato policy plan --epsilon 3
+      sfumato policy plan --epsilon 3 --people 20000 --plot plan.svg
     """
-    from sfumato.cli.terminal.policy import render_budget_plan
+    from sfumato.cli.terminal.plan import plan_panels, render_plan
     from sfumato.explain.buying import plan_budget
+    from sfumato.explain.planning import report_plan
+    from sfumato.explain.words import PERIODS
     from sfumato.query.policy import Prices
+    from sfumato.show.vega import curves
 
-    result = plan_budget(epsilon, Prices(epsilon_per, delta_per), resets)
-    print_result(result.to_dict(), lambda: render_budget_plan(result), as_json=as_json)
+    picture = chart_path(plot, "--plot")
+    chosen = plan_budget(epsilon, Prices(epsilon_per, delta_per), resets)
+    result = report_plan(chosen, people, questions)
+    if picture is not None:
+        title = f"What epsilon {float(epsilon):g} buys {PERIODS[resets]}"
+        save_chart(curves(plan_panels(chosen), title=title, across="epsilon_per"), picture, option="--plot")
+    print_result(result.to_dict(), lambda: render_plan(result), as_json=as_json)

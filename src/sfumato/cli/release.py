@@ -63,7 +63,8 @@ def release() -> None:
     default="0.1",
     show_default=True,
     metavar="R",
-    help="How accurate the counts should be: with 0.1, at least 90 % of them are within 10 % of the truth.",
+    help="How accurate the counts should be: with 0.1, at least 90 % of them are within 10 % of the truth. With "
+    "gaussian: of the number after bounding, and one more may be off.",
 )
 @click.option(
     "--limit",

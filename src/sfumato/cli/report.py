@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -139,14 +138,14 @@ def _read_entity(texts: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _name_report_options() -> Iterator[None]:
-    """Errors about a field of the question name the option that it came from, and write entities as they are typed."""
+    """Errors about a field of the question name the option that it came from."""
     try:
         with name_options():
             yield
     except NotSupported as error:
-        problem = re.sub(r"\{'([^']*)': '([^']*)'\}", r"\1=\2", error.problem)
         options = command_options() | {"start and end": "--start and --end"}
-        raise NotSupported(problem, field=options.get(error.field, error.field)) from None
+        field = options.get(error.field, error.field)
+        raise NotSupported(error.problem, field=field, nearest=error.nearest) from None
 
 
 @report.command("explain")

@@ -47,13 +47,24 @@ def serve(as_json: bool, config: str, exposure: str | None, log_level: str, **op
     """
     try:
         from sfumato.service.server import serve as run
+        from sfumato.web.console import WORKER, add_console
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError("the service needs: pip install 'sfumato[service]'") from missing
 
     def announce(url: str) -> None:
         where = {"url": url, "docs": f"{url}/docs"}
-        click.echo(json.dumps(where) if as_json else f"Sfumato answers at {url}; the interface is at {url}/docs")
+        words = f"Sfumato answers at {url}: pages for people there, and the HTTP interface at {url}/docs"
+        click.echo(json.dumps(where) if as_json else words)
 
     if exposure == "plain":
         click.echo("Keys and answers travel readable: this is plain HTTP.", err=True)
-    run(config, **options, is_exposed=exposure is not None, log_level=log_level, announce=announce)
+    exposed = exposure is not None
+    run(
+        config,
+        **options,
+        is_exposed=exposed,
+        log_level=log_level,
+        announce=announce,
+        add_console=add_console,
+        worker=WORKER,
+    )

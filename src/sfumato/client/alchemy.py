@@ -24,10 +24,10 @@ from sqlalchemy.engine.interfaces import ConnectArgsType, ReflectedColumn
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from sfumato.client import dbapi
+from sfumato.query.request import SCHEMA
 from sfumato.types import TYPES
 from sfumato.wire import TableRow, Tables
 
-SCHEMA = "main"
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "tls": lambda text: _TRUTHS[text.lower()],

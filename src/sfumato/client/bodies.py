@@ -15,7 +15,8 @@ from fractions import Fraction
 from numbers import Integral
 from typing import Any, get_args
 
-from sfumato.errors import NotSupported
+from sfumato.errors import InvalidArgument, NotSupported
+from sfumato.query.parameters import Params, params_json
 from sfumato.query.predicate import AllOf, AnyOf, Cut, In, Predicate, Values
 from sfumato.query.reports.request import ReportKeywords, report_question
 from sfumato.query.request import (
@@ -31,26 +32,32 @@ from sfumato.query.values import json_value, read_value
 from sfumato.types import MAX_INTEGER
 
 
-def request_body(request: RequestLike) -> bytes:
-    """The body of a POST that asks `request`."""
+def request_body(request: RequestLike, params: Params | None = None) -> bytes:
+    """The body of a POST that asks `request`, with the values of its parameters."""
     if isinstance(request, str):
-        return _encode({"sql": str.__str__(request)})
+        request = {"sql": str.__str__(request)}
     serial = request if isinstance(request, Mapping) else _request_json(request)
     if not all(isinstance(name, str) for name in serial):
         raise NotSupported(NOT_AN_OBJECT)
     check_size(serial.get("where"))
-    return _encode({str.__str__(name): _json(name, value) for name, value in serial.items()})
+    body = {str.__str__(name): _json(name, value) for name, value in serial.items() if name != "params"}
+    given = serial.get("params")
+    if params is not None and given is not None:
+        raise InvalidArgument("params", "stand in the request already; leave one of them out")
+    values = given if params is None else params
+    return encode_body(body if values is None else {**body, "params": params_json(values)})
 
 
 def report_body(report: str | Mapping[str, Any] | None, keywords: ReportKeywords) -> bytes:
     """The body of a POST that asks for a report."""
     try:
-        return _encode(_report_json("report", report_question(report, keywords)))
+        return encode_body(_report_json("report", report_question(report, keywords)))
     except (ValueError, RecursionError):
         raise NotSupported("the question holds what JSON does not: a number without end, or itself") from None
 
 
-def _encode(serial: Any) -> bytes:
+def encode_body(serial: Any) -> bytes:
+    """JSON in UTF-8, without numbers and characters that other readers refuse."""
     try:
         return json.dumps(serial, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError:

@@ -28,7 +28,7 @@ apilevel: Final = "2.0"
 threadsafety: Final = 2  # threads may share connections, but not cursors
 paramstyle: Final = "qmark"
 
-Row: TypeAlias = tuple[Any, ...]
+DbRow: TypeAlias = tuple[Any, ...]
 Described: TypeAlias = tuple[str, str, None, None, None, None, None]
 
 
@@ -191,23 +191,23 @@ class Cursor:
         self.answer: Answer | None = None
         self.description: Sequence[Described] | None = None
         self.rowcount = -1
-        self._rows: list[Row] | None = None
+        self._rows: list[DbRow] | None = None
         self._next = 0
 
-    def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Self:
-        """Ask a SELECT, with a value for each `?` in it. A repeat is free and gives the same rows."""
+    def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Self:
+        """Ask a SELECT, with a value for each `?` in it, or by name for each `:name`.
+
+        A repeat is free and gives the same rows.
+        """
         self._check()
         self._reset()
-        if isinstance(parameters, Mapping | str | bytes):
+        if isinstance(parameters, str | bytes):
             raise ProgrammingError("parameters are a list, a value for each ? in their order")
-        from sfumato.client.selects import bind, select_list  # here, because they import sqlglot
-
+        values = dict(parameters) if isinstance(parameters, Mapping) else [*parameters]
         with _pep249_errors():
-            sql = bind(operation, list(parameters)) if parameters else operation
-            self.answer = answer = self.connection.client.ask(sql)
-        items = select_list(sql, answer.columns, answer.measure)
-        self.description = [(name, answer.columns[column], None, None, None, None, None) for name, column in items]
-        self._rows = [tuple(row[column] for _, column in items) for row in answer.rows]
+            self.answer = answer = self.connection.client.ask(operation, params=values or None)
+        self.description = [(name, kind, None, None, None, None, None) for name, kind in answer.columns.items()]
+        self._rows = [tuple(row[name] for name in answer.columns) for row in answer.rows]
         self.rowcount = len(self._rows)
         return self
 
@@ -215,19 +215,19 @@ class Cursor:
         """Not supported: each question is charged, so each is asked by itself."""
         raise NotSupportedError("a question is asked by itself: call execute for each")
 
-    def fetchone(self) -> Row | None:
+    def fetchone(self) -> DbRow | None:
         """The next row, or None."""
         return next(iter(self._take(1)), None)
 
-    def fetchmany(self, size: int | None = None) -> list[Row]:
+    def fetchmany(self, size: int | None = None) -> list[DbRow]:
         """The next `size` rows, `arraysize` if it is not given."""
         return self._take(self.arraysize if size is None else size)
 
-    def fetchall(self) -> list[Row]:
+    def fetchall(self) -> list[DbRow]:
         """All rows that are left."""
         return self._take(max(self.rowcount, 0))
 
-    def _take(self, size: int) -> list[Row]:
+    def _take(self, size: int) -> list[DbRow]:
         self._check()
         if self._rows is None:
             raise ProgrammingError("there are no rows: execute a SELECT first")
@@ -251,10 +251,10 @@ class Cursor:
         self._reset()
         self._closed = True
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[DbRow]:
         return self
 
-    def __next__(self) -> Row:
+    def __next__(self) -> DbRow:
         row = self.fetchone()
         if row is None:
             raise StopIteration

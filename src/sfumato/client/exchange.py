@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 FIRST_WAIT_S, MAX_WAIT_S = 0.25, 30.0
 MAX_REPLY_BYTES = 1 << 26
+_DONE = {200, 202}
 _TEMPORARY = {429, 502, 503, 504}
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _RANDOM = SystemRandom()
@@ -29,7 +30,8 @@ _RANDOM = SystemRandom()
 class Call(Generic[T]):
     """One call of the interface. `read` makes the record of a reply.
 
-    A call that `spends` may be charged; its headers hold the idempotency key that makes repeats safe.
+    A call that `spends` may be charged, and one that `changes` changes keys or accounts; the headers of both hold the
+    idempotency key that makes repeats safe.
     """
 
     method: str
@@ -39,6 +41,7 @@ class Call(Generic[T]):
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     spends: bool = False
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,10 @@ class _NotSfumato(Failed):
     """No reply, or one that Sfumato does not send. Leaves this module as a plain `Failed`."""
 
 
-Step: TypeAlias = "Call[Any] | float"
+ExchangeStep: TypeAlias = "Call[Any] | float"
 
 
-def exchange(call: Call[T], url: str, retries: int) -> Generator[Step, Any, T]:
+def exchange(call: Call[T], url: str, retries: int) -> Generator[ExchangeStep, Any, T]:
     """Send `call` until there is an answer or a refusal, at most `retries` times more."""
     arrived, error = False, SfumatoError()
     for attempt in range(retries + 1):
@@ -73,7 +76,7 @@ def exchange(call: Call[T], url: str, retries: int) -> Generator[Step, Any, T]:
         if isinstance(outcome, Lost):
             error, temporary = _NotSfumato(f"no reply from {url}: {outcome.why}"), True
             arrived = arrived or outcome.arrived
-        elif outcome.status == 200:
+        elif outcome.status in _DONE:
             try:
                 return call.read(_json_object(outcome))
             except _UNREADABLE:
@@ -104,7 +107,7 @@ def _json_object(reply: ServiceReply) -> dict[str, Any]:
 
 
 def _error(reply: ServiceReply, url: str) -> SfumatoError:
-    """The exception for a response other than 200."""
+    """The exception for a response that is no success."""
     if 300 <= reply.status < 400:
         place = reply.headers.get("location", "")[:200]
         return _NotSfumato(f"{url} redirects to {place!r}, where the key is not sent: use the service's own address")
@@ -140,11 +143,13 @@ def _final(call: Call[T], error: SfumatoError, arrived: bool) -> SfumatoError:
 
     Where an earlier attempt was lost, "too many calls" at the end is no refusal: the lost one may have been charged.
     """
-    unsure = call.spends and arrived
+    unsure = (call.spends or call.changes) and arrived
     if not isinstance(error, _NotSfumato) and not (unsure and _is_busy(error)):
         return error
     if not unsure:
-        return Failed(f"{error}; nothing was charged")
+        return Failed(f"{error}; nothing was {'changed' if call.changes else 'charged'}")
+    if call.changes:
+        return Failed(f"{error}; it may have been done: look before you do it again")
     return Failed(f"{error}; the question may have been charged, and asking the same question again costs nothing more")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.config.settings import Analyst, Config, Reference, ReportSettings, TableSettings
-from sfumato.errors import ConfigError, nearest
+from sfumato.config.settings import Analyst, Config, PublicSettings, Reference, ReportSettings, TableSettings
+from sfumato.errors import ConfigError, find_nearest
 
 
 def check_references(config: Config) -> None:
@@ -15,6 +15,8 @@ def check_references(config: Config) -> None:
         _check_report(config, name, settings)
     for name, table in config.tables.items():
         _check_table(config, name, table)
+    for name, public in config.public.items():
+        _check_public_table(config, name, public)
     for name, analyst in config.analysts.items():
         _check_known(f"analysts.{name}.budget", analyst.budget, config.budgets, "a budget")
         _check_tables(config, f"analysts.{name}.tables", analyst.tables)
@@ -33,8 +35,10 @@ def check_references(config: Config) -> None:
         _check_prices(config, name, analyst)
         for level in analyst.entities or ():
             if level not in levels:
-                problem = f"no report has entities of this level{nearest(level, sorted(levels))}"
-                raise ConfigError(f"analysts.{name}.entities.{level}", problem)
+                near = find_nearest(level, sorted(levels))
+                raise ConfigError(
+                    f"analysts.{name}.entities.{level}", "no report has entities of this level", nearest=near
+                )
 
 
 def _check_table(config: Config, name: str, table: TableSettings) -> None:
@@ -50,6 +54,16 @@ def _check_table(config: Config, name: str, table: TableSettings) -> None:
             raise ConfigError(f"{here}.cap", f"names a budget that does not pay for {name}: budgets.{table.cap}.tables")
     if not table.measures and all(report.table != name for report in config.reports.values()):
         raise ConfigError(f"{here}.measures", 'is empty, so nothing can be asked; add people = { count = "units" }')
+
+
+def _check_public_table(config: Config, name: str, public: PublicSettings) -> None:
+    _check_known(f"tables.{name}.engine", public.engine, config.engines, "an engine")
+    others = {each.casefold() for each in (*config.tables, *config.public) if each != name}
+    if name.casefold() in others:
+        raise ConfigError(f"tables.{name}", "has the name of another table but for case; rename one")
+    people = {table.source.casefold() for table in config.tables.values() if table.engine == public.engine}
+    if public.source.casefold() in people:
+        raise ConfigError(f"tables.{name}.source", f"{public.source} is a table about people, and cannot be public")
 
 
 def _check_parts(config: Config, table: TableSettings, here: str) -> None:
@@ -116,9 +130,13 @@ def _check_prices(config: Config, name: str, analyst: Analyst) -> None:
 
 def _check_tables(config: Config, setting: str, tables: tuple[str, ...] | None) -> None:
     for table in tables or ():
+        if table in config.public:
+            raise ConfigError(setting, f"{table} is public, and needs no right: leave it out")
         _check_known(setting, table, config.tables, "a table")
 
 
 def _check_known(setting: str, name: str, names: Mapping[str, Any], words: str) -> None:
     if name not in names:
-        raise ConfigError(setting, f"names {words} that is not in the file: {name!r}{nearest(name, list(names))}")
+        raise ConfigError(
+            setting, f"names {words} that is not in the file: {name!r}", nearest=find_nearest(name, names)
+        )

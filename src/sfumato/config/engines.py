@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from sfumato.config.sections import Section
 from sfumato.config.settings import EngineSettings
-from sfumato.errors import ConfigError, nearest
+from sfumato.errors import ConfigError, find_nearest
 
 Reader: TypeAlias = Callable[[Section, str, Path], Any]
 """Read a setting of a section, given its key and the folder of the file; None where it is absent."""
@@ -56,6 +56,10 @@ def seconds(section: Section, key: str, folder: Path) -> int | None:
     return section.whole(key, None, at_least=1)
 
 
+def number(section: Section, key: str, folder: Path) -> int | None:
+    return section.whole(key, None, at_least=1)
+
+
 def text(section: Section, key: str, folder: Path) -> str | None:
     return section.text(key, "") or None
 
@@ -83,12 +87,12 @@ ENGINES: dict[str, EngineKind] = {
     ),
     "pinot": EngineKind(
         "sfumato.engines.pinot:PinotEngine",
-        {"controller": address, "password_file": file, "timeout_s": seconds},
+        {"controller": address, "password_file": file, "ca_file": file, "timeout_s": seconds},
         url="http://broker:8099 or https://broker:8099",
     ),
     "spark": EngineKind(
         "sfumato.engines.spark:SparkEngine",
-        {"timeout_s": seconds},
+        {"timeout_s": seconds, "max_collected": number},
         url="sc://spark:15002 or local[4]",
         schemes=("local", "spark://", "yarn", "k8s://"),
         frames="pyspark.sql",
@@ -100,7 +104,9 @@ def read_engine(section: Section, folder: Path) -> EngineSettings:
     """The settings of one engine. Its options stand in its section, or below it in `options`."""
     name = section.text("type")
     if name not in ENGINES:
-        raise ConfigError(section.at("type"), f"must be one of {', '.join(ENGINES)}{nearest(name, ENGINES)}")
+        raise ConfigError(
+            section.at("type"), f"must be one of {', '.join(ENGINES)}", nearest=find_nearest(name, ENGINES)
+        )
     kind = ENGINES[name]
     below = Section(section.at("options"), section.take("options", dict, "a section", {}))
     options: dict[str, Any] = {}

@@ -22,11 +22,12 @@ from sfumato.config.settings import (
     Budget,
     ColumnSettings,
     Config,
+    ConsoleSettings,
     LedgerSettings,
     Mode,
     Oidc,
+    PublicSettings,
     Resets,
-    Rhythm,
     Role,
     ServiceSettings,
     TableSettings,
@@ -36,10 +37,14 @@ from sfumato.config.stores import store_kind
 from sfumato.errors import ConfigError
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import CountKind, Measure, Prices
+from sfumato.query.versions import Rhythm
 from sfumato.types import Type
 
 NO_SETTINGS = frozenset((PREFIX, "SFUMATO_KEY"))  # a client's key is no setting of a service
 MAX_K, MAX_LIMIT = 100_000, 2**24
+MAX_SESSION_HOURS = 7 * 24
+
+_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")  # before Python 3.14 tomllib has the place in its text only
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
@@ -57,24 +62,29 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
     try:
         document = tomllib.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
     except (ValueError, RecursionError) as error:
-        raise ConfigError("sfumato.toml", f"is not TOML: {str(error)[:200]}") from None
+        place = _PLACE.search(str(error))
+        at = (int(place[1]), int(place[2])) if place else None
+        raise ConfigError("sfumato.toml", f"is not TOML: {str(error)[:200]}", at=at) from None
     variables: dict[str, str] = {}
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in NO_SETTINGS:
             variables |= dict.fromkeys(override(document, name, value), name)
     root = Section("", document)
     try:
+        tables = root.sections("tables", read_table)
         config = Config(
             folder=folder,
             ledger=root.section("ledger", lambda s: read_ledger(s, folder), LedgerSettings()),
             key_file=root.section("noise", lambda s: folder / s.text("key_file", "noise.key"), folder / "noise.key"),
             engines=root.sections("engines", lambda _, s: read_engine(s, folder)),
-            tables=root.sections("tables", read_table),
+            tables={name: each for name, each in tables.items() if isinstance(each, TableSettings)},
+            public={name: each for name, each in tables.items() if isinstance(each, PublicSettings)},
             budgets=root.sections("budgets", lambda _, s: read_budget(s)),
             analysts=root.sections("analysts", lambda _, s: read_analyst(s)),
             organisations=root.sections("organisations", lambda _, s: s.text("budget")),
             service=root.section("service", read_service, ServiceSettings()),
             reports=root.sections("reports", read_report_settings),
+            console=root.section("console", read_console, ConsoleSettings()),
             digest=hashlib.sha256(text.encode()).hexdigest(),
         )
         root.refuse_unknown()
@@ -103,7 +113,9 @@ def read_fence(text: str, folder: Path, setting: str) -> Path | str | None:
     return path if text else None
 
 
-def read_table(name: str, section: Section) -> TableSettings:
+def read_table(name: str, section: Section) -> TableSettings | PublicSettings:
+    if section.flag("public"):
+        return read_public_table(name, section)
     usual = defaults(TableSettings)
     max_k = section.whole("max_k", usual["max_k"], at_least=1, at_most=MAX_K)
     table = TableSettings(
@@ -125,10 +137,25 @@ def read_table(name: str, section: Section) -> TableSettings:
     return table
 
 
-def _version(section: Section) -> Version:
-    raw = section.take("version", (str, dict), 'a rhythm such as "daily", or { value = "..." }', Version().rhythm)
+def read_public_table(name: str, section: Section) -> PublicSettings:
+    """A table with `public = true`: it has no privacy unit and no measures, because it is about no person."""
+    for key in ("privacy_unit", "measures"):
+        if section.has(key):
+            raise ConfigError(section.at(key), "does not belong to a public table, whose rows everyone may read")
+    return PublicSettings(
+        name=name,
+        engine=section.text("engine"),
+        source=section.text("source"),
+        key=section.text("key"),
+        version=_version(section, "fixed"),
+        types=section.sections("columns", lambda _, s: cast(Type, s.choice("type", Type))),
+    )
+
+
+def _version(section: Section, usual: Rhythm = "daily") -> Version:
+    raw = section.take("version", (str, dict), 'a rhythm such as "daily", "fixed", or { value = "..." }', usual)
     if isinstance(raw, str):
-        return Version(section.choice("version", Rhythm, Version().rhythm))
+        return Version(section.choice("version", Rhythm, usual))
     return section.section("version", lambda s: Version(None, s.text("value")), Version())
 
 
@@ -138,10 +165,22 @@ def read_column(section: Section) -> ColumnSettings:
         domain=section.domain(),
         max_groups=section.whole("max_groups", 0, at_least=1) or None,
         guaranteed=section.flag("guaranteed"),
+        **_read_bounds(section),
     )
     if column.guaranteed and column.max_groups is None:
         raise ConfigError(section.at("guaranteed"), "says that a bound holds; write max_groups, which is the bound")
     return column
+
+
+def _read_bounds(section: Section) -> dict[str, Any]:
+    """Between which values a column counts; nothing where neither end is written."""
+    given = [key for key in ("min", "max", "step", "max_per_unit") if section.has(key)]
+    for key in ("min", "max") if given else ():
+        if key not in given:
+            raise ConfigError(section.at(key), f"is missing beside {given[0]}; a bound has min and max")
+    numbers = {key: section.number(key, signed=key != "step") for key in given if key != "max_per_unit"}
+    cap = {"max_per_unit": section.whole("max_per_unit", at_least=1)} if "max_per_unit" in given else {}
+    return {**numbers, **cap}
 
 
 def read_measure(name: str, section: Section) -> Measure:
@@ -210,6 +249,32 @@ def read_service(section: Section) -> ServiceSettings:
         rate_per_minute=section.whole("rate_per_minute", usual.rate_per_minute, at_most=10**9),
         max_request_bytes=section.whole("max_request_bytes", usual.max_request_bytes, at_least=1024, at_most=1 << 24),
         oidc=section.section("oidc", read_oidc, None),
+        origin=read_origin(section) if section.has("origin") else usual.origin,
+    )
+
+
+def read_origin(section: Section) -> str:
+    """An origin in the one spelling that browsers use: in small letters, without a path and without the usual port."""
+    text = section.text("origin").lower()
+    match = re.fullmatch(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?/?", text)
+    try:
+        named = match is not None and bool(urlsplit(text).hostname) and urlsplit(text).port != 0
+    except ValueError:
+        named = False
+    if match is None or not named:
+        words = 'must be https:// and a host, such as "https://numbers.example", without a path and without a password'
+        raise ConfigError(section.at("origin"), words)
+    scheme, host, port = match.groups()
+    usual = "443" if scheme == "https" else "80"
+    return f"{scheme}://{host}" if port is None or str(int(port)) == usual else f"{scheme}://{host}:{int(port)}"
+
+
+def read_console(section: Section) -> ConsoleSettings:
+    usual = ConsoleSettings()
+    return ConsoleSettings(
+        enabled=section.flag("enabled", default=usual.enabled),
+        session_hours=section.whole("session_hours", usual.session_hours, at_least=1, at_most=MAX_SESSION_HOURS),
+        govern=section.flag("govern"),
     )
 
 

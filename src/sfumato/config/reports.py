@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from sfumato.config.sections import Section, defaults
 from sfumato.config.settings import AttributeSettings, GaussianTotal, ReportSettings, StatisticSettings
-from sfumato.errors import ConfigError, nearest
+from sfumato.errors import ConfigError, find_nearest
 from sfumato.mechanisms.mechanism import CountNoise
 from sfumato.query.policy import RESERVED
 from sfumato.query.reports.calendar import ALIASES, Calendar
@@ -171,7 +171,8 @@ def read_options(section: Section) -> tuple[Option, ...]:
     names = section.texts("options", ())
     for name in names:
         if name not in OPTIONS:
-            raise ConfigError(section.at("options"), f"must be some of {', '.join(OPTIONS)}{nearest(name, OPTIONS)}")
+            problem, near = f"must be some of {', '.join(OPTIONS)}", find_nearest(name, OPTIONS)
+            raise ConfigError(section.at("options"), problem, nearest=near)
     if problem := options_conflict(names):
         raise ConfigError(section.at("options"), problem)
     return tuple(option for option in OPTIONS if option in names)
@@ -206,5 +207,5 @@ def _check_names(settings: ReportSettings, section: Section) -> None:
             used_names.add(name.casefold())
     for name, statistic in settings.statistics.items():
         if statistic.of is not None and statistic.of not in settings.statistics:
-            hint = nearest(statistic.of, settings.statistics)
-            raise ConfigError(section.at(f"statistics.{name}.of"), f"{statistic.of!r} is not a statistic here{hint}")
+            problem, near = f"{statistic.of!r} is not a statistic here", find_nearest(statistic.of, settings.statistics)
+            raise ConfigError(section.at(f"statistics.{name}.of"), problem, nearest=near)

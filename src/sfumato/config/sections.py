@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from sfumato.accounting.numbers import rational
 from sfumato.config.settings import Reference
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported, nearest
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported, find_nearest
 
 T = TypeVar("T")
 
@@ -52,10 +52,10 @@ class Section:
             raise ConfigError(self.at(key), f"must be at most {at_most}")
         return value
 
-    def number(self, key: str, default: Any = ...) -> Fraction:
-        """A number that is not negative, exactly as it is written."""
+    def number(self, key: str, default: Any = ..., *, signed: bool = False) -> Fraction:
+        """A number exactly as it is written; not below zero, unless it is `signed`."""
         value = rational(key, self.take(key, (int, Decimal), "a number", default))
-        if value < 0:
+        if value < 0 and not signed:
             raise ConfigError(self.at(key), "must not be negative")
         return value
 
@@ -63,7 +63,7 @@ class Section:
         """One of the texts of a Literal."""
         value, known = self.text(key, default), get_args(options)
         if value not in known:
-            raise ConfigError(self.at(key), f"must be one of {', '.join(known)}{nearest(value, known)}")
+            raise ConfigError(self.at(key), f"must be one of {', '.join(known)}", nearest=find_nearest(value, known))
         return value
 
     def texts(self, key: str, default: Any = ...) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ class Section:
     def has(self, key: str) -> bool:
         return key in self._values
 
-    def flag(self, key: str) -> bool:
-        return cast(bool, self.take(key, bool, "true or false", False))
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        return cast(bool, self.take(key, bool, "true or false", default))
 
     def domain(self) -> tuple[Any, ...] | Reference | None:
         """The values of a column: a list, a reference to a public table, or None where they are unknown."""
@@ -121,7 +121,7 @@ class Section:
         """Refuse a key that no reader has taken."""
         for key in self._values:
             if key not in self._known:
-                raise ConfigError(self.at(key), f"is not a setting{nearest(key, self._known)}")
+                raise ConfigError(self.at(key), "is not a setting", nearest=find_nearest(key, self._known))
 
 
 def defaults(record: type) -> dict[str, Any]:
@@ -156,5 +156,5 @@ def name_variable(error: ConfigError, variables: Mapping[str, str]) -> ConfigErr
     inside = f"{error.setting}.{cause.argument}" if isinstance(cause, InvalidArgument) else error.setting
     for setting, name in variables.items():
         if setting in (error.setting, inside) or error.setting.startswith(f"{setting}."):
-            return ConfigError(name, f"{error.setting} {error.problem}")
+            return ConfigError(name, f"{error.setting} {error.problem}", nearest=error.nearest)
     return error

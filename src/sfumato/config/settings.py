@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from sfumato.accounting import Charge
-from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, nearest
+from sfumato.errors import ConfigError, InvalidArgument, NotFound, NotSupported, find_nearest
 from sfumato.query.abilities import USUAL, Abilities
-from sfumato.query.policy import Column, Measure, Prices, TablePolicy
+from sfumato.query.policy import Bounds, Column, Measure, Prices, TablePolicy
+from sfumato.query.public import KEY_TYPES
 from sfumato.query.reports.calendar import Calendar
 from sfumato.query.reports.policy import Option
+from sfumato.query.versions import Rhythm, version_name
 from sfumato.types import TYPES, Type
 
-Rhythm: TypeAlias = Literal["hourly", "daily", "weekly", "monthly"]
 Resets: TypeAlias = Literal["never", "daily", "weekly", "monthly"]
 Mode: TypeAlias = Literal["enforce", "track"]
 Role: TypeAlias = Literal["analyst", "reader", "owner", "auditor"]
@@ -69,33 +70,43 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSettings:
-    """A column as the owner wrote it. Without a type it has that of the live schema."""
+    """A column as the owner wrote it. Without a type it has that of the live schema.
+
+    Its values count between `min` and `max` in whole steps, at most `max_per_unit` of one person in a group.
+    """
 
     type: Type | None = None
     domain: tuple[Any, ...] | Reference | None = None
     max_groups: int | None = None
     guaranteed: bool = False
+    min: Fraction | None = None
+    max: Fraction | None = None
+    step: Fraction | None = None
+    max_per_unit: int | None = None
+
+    @property
+    def most_steps(self) -> int:
+        """By how many steps one person can raise its sum in a group; 0 where it has no bounds, or can fall."""
+        if self.min is None or self.max is None or self.min < 0:
+            return 0
+        return (self.max_per_unit or 1) * int(self.max / (self.step or 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """A public name for a state of the data. The clock or the owner makes it, never the rows.
 
-    It follows a `rhythm`, or is `value` where the rhythm is None.
+    It follows a `rhythm`, which is "fixed" for rows that never change, or is `value` where the rhythm is None.
     """
 
     rhythm: Rhythm | None = "daily"
     value: str = ""
 
     def at(self, moment: datetime) -> str:
-        """The version in force at a moment (UTC). Weeks start on Monday."""
+        """The name of the version in force at a moment (UTC)."""
         if self.rhythm is None:
             return f"value {self.value}"
-        utc = _utc(moment)
-        if self.rhythm == "weekly":
-            utc -= timedelta(days=utc.weekday())
-        form = {"hourly": "%Y-%m-%dT%H", "daily": "%Y-%m-%d", "weekly": "%Y-%m-%d", "monthly": "%Y-%m"}[self.rhythm]
-        return f"{self.rhythm} {utc:{form}}"
+        return version_name(self.rhythm, _utc(moment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +145,12 @@ class TableSettings:
         """Every way in which this does not fit the live schema, or what the engine can do."""
         here = f"tables.{self.name}"
         if self.privacy_unit and self.privacy_unit not in schema:
-            hint = nearest(self.privacy_unit, schema)
-            yield ConfigError(f"{here}.privacy_unit", f"{self.privacy_unit} is not in the table{hint}")
+            problem, near = f"{self.privacy_unit} is not in the table", find_nearest(self.privacy_unit, schema)
+            yield ConfigError(f"{here}.privacy_unit", problem, nearest=near)
         for name, measure in self.measures.items():
             if measure.column is not None and measure.column not in schema:
-                problem = f"{measure.column} is not in the table{nearest(measure.column, schema)}"
-                yield ConfigError(f"{here}.measures.{name}.sum", problem)
+                problem, near = f"{measure.column} is not in the table", find_nearest(measure.column, schema)
+                yield ConfigError(f"{here}.measures.{name}.sum", problem, nearest=near)
             elif measure.column is not None and schema[measure.column] != "integer":
                 problem = f"must be a column of whole numbers; {measure.column} is not"
                 yield ConfigError(f"{here}.measures.{name}.sum", problem)
@@ -162,20 +173,65 @@ class TableSettings:
         settings = self.columns[name]
         domain = domains[name] if isinstance(settings.domain, Reference) else settings.domain
         live = self._type(name, settings.type, schema)
-        return Column(name, live, domain, settings.max_groups, settings.guaranteed)
+        bounds = _find_bounds(settings, live, f"tables.{self.name}.columns.{name}")
+        return Column(name, live, domain, settings.max_groups, settings.guaranteed, bounds=bounds)
 
     def _type(self, name: str, written: Type | None, schema: Mapping[str, str]) -> Type:
         """The live type of a column, which a written one must agree with."""
         where = f"tables.{self.name}.columns.{name}"
         live = schema.get(name)
         if live is None:
-            raise ConfigError(where, f"is not in the table{nearest(name, schema)}")
+            raise ConfigError(where, "is not in the table", nearest=find_nearest(name, schema))
         if live not in TYPES:
             problem = "has a type that cannot be asked about; leave it out, or use a view that casts it"
             raise ConfigError(where, problem)
         if written not in (None, live):
             raise ConfigError(f"{where}.type", f"is {written}, but the column holds {live}")
         return cast(Type, live)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSettings:
+    """A public table as the owner wrote it: every analyst may read its rows. `key` is unique there.
+
+    `types` are those of columns where the source does not say them. Its rows are read again with each `version`.
+    """
+
+    name: str
+    engine: str
+    source: str
+    key: str
+    version: Version
+    types: Mapping[str, Type] = field(default_factory=dict)
+
+    def problems(self, schema: Mapping[str, str]) -> Iterator[ConfigError]:
+        """Every way in which this does not fit the live schema."""
+        here = f"tables.{self.name}"
+        for column in self.types:
+            if column not in schema:
+                yield ConfigError(
+                    f"{here}.columns.{column}", "is not in the table", nearest=find_nearest(column, schema)
+                )
+        if self.key not in schema:
+            yield ConfigError(f"{here}.key", f"{self.key} is not in the table", nearest=find_nearest(self.key, schema))
+        elif schema[self.key] not in KEY_TYPES:
+            kinds = ", ".join(TYPES[kind].words for kind in KEY_TYPES)
+            yield ConfigError(f"{here}.key", f"must hold {kinds}; {self.key} does not")
+
+    def columns(self, schema: Mapping[str, str]) -> dict[str, Type]:
+        """The columns that can be used: those of a type that can be asked about."""
+        return {name: cast(Type, kind) for name, kind in schema.items() if kind in TYPES}
+
+
+def _find_bounds(settings: ColumnSettings, live: Type, where: str) -> Bounds | None:
+    """Between which values the column counts, if the owner wrote that."""
+    if settings.min is None or settings.max is None:
+        return None
+    if live not in ("integer", "number"):
+        raise ConfigError(f"{where}.min", f"bounds numbers, and the column holds {TYPES[live].words}")
+    if settings.step is None and live == "number":
+        raise ConfigError(f"{where}.step", "is missing; write in which steps it counts, such as step = 0.01 for cents")
+    return Bounds(settings.min, settings.max, settings.step or Fraction(1), settings.max_per_unit or 1)
 
 
 def _ability_problems(column: Column, abilities: Abilities, here: str) -> Iterator[ConfigError]:
@@ -254,7 +310,8 @@ class Oidc:
 class ServiceSettings:
     """The HTTP service. With `pad_ms`, every response takes a multiple of that time. A rate of 0 is no limit.
 
-    `Config.pad_ms` is the padding in force.
+    `Config.pad_ms` is the padding in force. `origin` is how people reach the service, as a browser writes it:
+    https://numbers.example. Without it they reach the address that is bound.
     """
 
     host: str = "127.0.0.1"
@@ -264,6 +321,16 @@ class ServiceSettings:
     rate_per_minute: int = 6000
     max_request_bytes: int = 1 << 18
     oidc: Oidc | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """The pages of the service, and whether its owner may make keys and grants over HTTP (`govern`)."""
+
+    enabled: bool = True
+    session_hours: int = 8
+    govern: bool = False
 
 
 SHARED_PAD_MS = 100
@@ -327,7 +394,7 @@ class ReportSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole file; `digest` is the SHA-256 of its text."""
+    """The whole file; `digest` is the SHA-256 of its text. `tables` are those of people, and `public` the others."""
 
     folder: Path
     ledger: LedgerSettings
@@ -339,6 +406,8 @@ class Config:
     organisations: Mapping[str, str]
     service: ServiceSettings = field(default_factory=ServiceSettings)
     reports: Mapping[str, ReportSettings] = field(default_factory=dict)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
+    public: Mapping[str, PublicSettings] = field(default_factory=dict)
     digest: str = field(default="", compare=False)
 
     @property
@@ -358,7 +427,8 @@ class Config:
     def analyst(self, name: str) -> Analyst:
         """The analyst of this name, or a refusal that names the nearest."""
         if not isinstance(name, str) or name not in self.analysts:
-            raise NotFound(f"there is no analyst {str(name)[:60]!r}{nearest(str(name), self.analysts)}")
+            near = find_nearest(str(name), self.analysts)
+            raise NotFound(f"there is no analyst {str(name)[:60]!r}", nearest=near)
         return self.analysts[name]
 
     def tables_of(self, analyst: str) -> frozenset[str] | None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 ANALYST = "anna"
 RHO = 0.05
 KEY_LASTS = timedelta(days=1)
+SERVICE_MODULES = ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn")
 
 CONFIG = Template("""\
 # The policy of the demo: what may be asked about whom, and who may ask how much.
@@ -193,12 +194,10 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None, engine
 
     Without a `folder`, temporary ones are used for all of it, and then removed.
     """
-    for name in ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn"):
-        if find_spec(name) is None:
-            raise ModuleNotFoundError("the demo needs: pip install 'sfumato[service,client]'")
-    needed = DEMO_ENGINES[engine]
-    if any(find_spec(name) is None for name in needed.modules):
-        raise ModuleNotFoundError(f"the demo on this engine needs: pip install 'sfumato[{needed.extra}]'")
+    place = DEMO_ENGINES[engine]
+    if any(find_spec(name) is None for name in (*SERVICE_MODULES, *place.modules)):
+        extras = ",".join(filter(None, ("service", "client", place.extra)))
+        raise ModuleNotFoundError(f"the demo needs: pip install 'sfumato[{extras}]'")
     import httpx2
 
     with ExitStack() as stack:
@@ -213,7 +212,7 @@ def start_demo(members: int = sample.MEMBERS, folder: Path | None = None, engine
             if folder is None:
                 settings = replace(settings, ledger=replace(settings.ledger, fence=temporary_folder() / "fence"))
             progress.update(task, advance=1, description="publishing")
-            table = publish(settings) if needed.releases else None
+            table = publish(settings) if place.releases else None
             service = stack.enter_context(start_service(settings))
             answers = {}
             # A transport of its own ignores the proxies of the environment: the service is on this machine.
@@ -233,6 +232,7 @@ def start_service(config: Config) -> Iterator[Service]:
 
     from sfumato.service.app import create_app
     from sfumato.service.server import uvicorn_config
+    from sfumato.web.console import add_console
 
     def clock() -> datetime:
         """The month of the generated days is over, whatever the clock of the machine says."""
@@ -243,7 +243,8 @@ def start_service(config: Config) -> Iterator[Service]:
         now = session.now()
         key, _ = ApiKeys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
         host, port = listening.getsockname()
-        with _run_in_thread(uvicorn.Server(uvicorn_config(create_app(session))), listening):
+        app = create_app(session, add_console=add_console)
+        with _run_in_thread(uvicorn.Server(uvicorn_config(app)), listening):
             yield Service(f"http://{host}:{port}", key)
 
 

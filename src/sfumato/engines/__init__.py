@@ -13,7 +13,7 @@ from pathlib import Path
 from sfumato.config import EngineSettings
 from sfumato.config.engines import ENGINES
 from sfumato.engines.base import ColumnType, Engine
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument, find_nearest
 
 __all__ = ["ColumnType", "Engine", "engine_class", "open_engine"]
 
@@ -21,7 +21,7 @@ __all__ = ["ColumnType", "Engine", "engine_class", "open_engine"]
 def engine_class(name: str) -> type[Engine]:
     """The class of an engine, by its `type` in a configuration. It is imported now."""
     if name not in ENGINES:
-        raise InvalidArgument("type", f"must be one of {', '.join(ENGINES)}{nearest(name, ENGINES)}")
+        raise InvalidArgument("type", f"must be one of {', '.join(ENGINES)}", nearest=find_nearest(name, ENGINES))
     module, _, attribute = ENGINES[name].home.partition(":")
     found: type[Engine] = getattr(import_module(module), attribute)
     return found

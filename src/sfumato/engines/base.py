@@ -23,8 +23,9 @@ from sfumato.config import EngineSettings
 from sfumato.engines.contributions import CodedContributions, ContributionQuery, Contributions
 from sfumato.errors import NotSupported
 from sfumato.query.abilities import USUAL, Abilities
+from sfumato.types import Type
 
-ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date", "timestamp", "other"]
+ColumnType: TypeAlias = Type | Literal["other"]
 
 COULD_NOT_ANSWER = (
     "the engine could not answer; what was reserved for this question stays reserved, and asking it again costs no more"

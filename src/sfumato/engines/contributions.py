@@ -1,6 +1,6 @@
 """The port that releases read through: who contributed what to which key, with keys as integer codes.
 
-`Contributions` is what a release asks. It has two sides. An engine can answer by itself, so that only numbers by key
+`Contributions` is what a release asks. It has two sides. An engine can answer by itself; only numbers by key
 leave it: releases push. Or it hands over its rows as `CodedContributions`, with people and keys as codes in disjoint
 sets of people: releases pull, and `sfumato.release.bounding` bounds and counts them. Both sides keep the same pairs
 and give the same numbers. The argument for what is kept (`sfumato.release.bounding`) relies on this:
@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument, find_nearest
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.stream import Words
+from sfumato.mechanisms.stream import Words64
 from sfumato.types import Type
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Affine:
 
     first: int
 
-    def bits(self, codes: Words) -> Words:
+    def bits(self, codes: Words64) -> Words64:
         """Those of some codes, in a new array."""
         return codes + np.uint64(self.first % 2**64)
 
@@ -84,9 +84,9 @@ class Affine:
 class Listed:
     """The 64 bits behind every code: those of code c are `values[c]`."""
 
-    values: Words
+    values: Words64
 
-    def bits(self, codes: Words) -> Words:
+    def bits(self, codes: Words64) -> Words64:
         """Those of some codes, in a new array."""
         return self.values.take(codes.view(np.int64))
 
@@ -102,11 +102,11 @@ class PairCodes:
     people: CodeValues
     keys: CodeValues
 
-    def keys_of(self, words: Words) -> Integers:
+    def keys_of(self, words: Words64) -> Integers:
         """The codes of keys."""
         return (words & np.uint64((1 << self.key_bits) - 1)).view(np.int64)
 
-    def are_among(self, chosen: Mask, words: Words) -> Mask:
+    def are_among(self, chosen: Mask, words: Words64) -> Mask:
         """Which words have a chosen key."""
         found = np.empty(len(words), np.bool_)
         for start in range(0, len(words), BLOCK):
@@ -118,7 +118,7 @@ class PairCodes:
 class CodedWords(ABC):
     """Words person * 2^key_bits + key of a set of people."""
 
-    words: Words
+    words: Words64
     codes: PairCodes
 
     @abstractmethod
@@ -367,5 +367,6 @@ def check_present(argument: str, names: Sequence[str], schema: Mapping[str, str]
     """Refuse columns that are not in a schema."""
     for name in names:
         if name not in schema:
-            known = ", ".join(list(schema)[:20])
-            raise InvalidArgument(argument, f"there is no column {name!r}{nearest(name, schema)} (there are {known})")
+            near = find_nearest(name, schema)
+            there = "" if near else f"; there are {', '.join(list(schema)[:20])}"
+            raise InvalidArgument(argument, f"there is no column {name!r}{there}", nearest=near)

@@ -24,6 +24,12 @@ def table_places(config: Config, table: str) -> frozenset[str]:
     return source_places(config.engines[settings.engine], settings.source, config.folder)
 
 
+def public_places(config: Config, table: str) -> frozenset[str]:
+    """Where the rows of a public table of a configuration are."""
+    settings = config.public[table]
+    return source_places(config.engines[settings.engine], settings.source, config.folder)
+
+
 def tables_at(config: Config, places: frozenset[str]) -> tuple[str, ...]:
     """The tables that have rows at these places."""
     return tuple(table for table in config.tables if places & table_places(config, table))

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.stream import Words
+from sfumato.mechanisms.stream import Words64
 
-Sort: TypeAlias = Callable[[Words], None]
+Sort: TypeAlias = Callable[[Words64], None]
 """In place, ascending."""
 
 MIN_LONG = 2**18
@@ -43,7 +43,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _lock = Lock()
 
 
-def sort_words(words: Words) -> None:
+def sort_words(words: Words64) -> None:
     """Sort in place, ascending."""
     sort = sort_by_numpy if len(words) < MIN_LONG else faster_sort()
     sort(words)
@@ -56,7 +56,7 @@ def fresh(values: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def sort_with_places(words: Words) -> tuple[Words, Integers]:
+def sort_with_places(words: Words64) -> tuple[Words64, Integers]:
     """The words in ascending order, and the place that each had before."""
     number_bits = max(1, (len(words) - 1).bit_length())
     if _bits(words) + number_bits > 64:
@@ -92,17 +92,17 @@ def choose_sort(sorts: tuple[Sort, ...], clock: Callable[[], float], turns: int 
     return min(sorts, key=best.__getitem__)
 
 
-def sort_by_numpy(words: Words) -> None:
+def sort_by_numpy(words: Words64) -> None:
     words.sort()
 
 
-def sort_by_buckets(words: Words) -> None:
+def sort_by_buckets(words: Words64) -> None:
     """Deal words out by their upper bits, into 256 buckets at most, and sort each bucket by itself."""
     if len(words):
         _sort(words, _bits(words))
 
 
-def _sort(words: Words, bits: int) -> None:
+def _sort(words: Words64, bits: int) -> None:
     """Sort words that differ in the lower `bits` only."""
     if len(words) <= SHORT:
         words.sort()
@@ -112,7 +112,7 @@ def _sort(words: Words, bits: int) -> None:
             _sort(words[start:end], bits - width)
 
 
-def _deal(words: Words, shift: int, width: int) -> Iterator[int]:
+def _deal(words: Words64, shift: int, width: int) -> Iterator[int]:
     """Order the words by `width` bits from `shift` on; where each bucket ends.
 
     Block by block at first: then what is written at random stays in the cache.
@@ -131,6 +131,6 @@ def _deal(words: Words, shift: int, width: int) -> Iterator[int]:
     return iter(np.cumsum(np.sum(sizes, axis=0)).tolist())
 
 
-def _bits(words: Words) -> int:
+def _bits(words: Words64) -> int:
     """How many bits the largest word has."""
     return int(words.max(initial=0)).bit_length()

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sfumato.accounting import Charge
 from sfumato.config import RIGHTS, Budget, Config
-from sfumato.explain.calls import TYPICAL, call_deltas, mechanism, pure_epsilon, shapes
+from sfumato.explain.calls import TYPICAL, call_deltas, has_histograms, mechanism, pure_epsilon, shapes
 from sfumato.explain.losses import Loss, periods, round_delta
 from sfumato.ledger import Account, accounts_of
 from sfumato.mechanisms.mechanism import CountNoise
@@ -52,12 +52,13 @@ def promise(config: Config, account: Account, reach: Reach) -> AccountPromise:
         limit=budget.cap,
         epsilon_per=budget.prices.epsilon_per,
         delta_per=budget.prices.delta_per,
-        bounds=[*_bounds(account)],
+        bounds=[*account_bounds(account, histograms=any(has_histograms(config.tables[name]) for name in reach.tables))],
         groups=reach.loss(config, budget).groups() if reach.tables and budget.mode == "enforce" else [],
     )
 
 
-def _bounds(account: Account) -> Iterator[AccountBound]:
+def account_bounds(account: Account, *, histograms: bool) -> Iterator[AccountBound]:
+    """What is promised if one question is asked, a tenth of the budget is spent, all of it, or a year of it."""
     budget, cap = account.budget, account.budget.cap
     tracked = budget.mode == "track"
     # A tracked budget refuses nothing, so there is a question with a call, whatever the limit says.
@@ -65,6 +66,8 @@ def _bounds(account: Account) -> Iterator[AccountBound]:
     # The analyst's own budget chooses the noise of counts. For a shared account: the noise that promises less.
     prices = replace(budget.prices, count_noise="gaussian") if account.shared else budget.prices
     for what in TYPICAL:
+        if what == "histogram" and not histograms:
+            continue
         answering = mechanism(what, prices)
         if answering.reserve <= cap or tracked:
             yield _account_bound(what, answering.reserve, budget, delta, pure_epsilon(answering))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,19 +15,22 @@ from sfumato.accounting.numbers import Number, positive
 from sfumato.config import Budget
 from sfumato.config.settings import Resets
 from sfumato.errors import InvalidArgument
+from sfumato.explain.accounts import account_bounds
 from sfumato.explain.calls import TYPICAL, mechanism, pure_epsilon
 from sfumato.explain.losses import SHOWN_AT, Loss, periods
+from sfumato.ledger import Account
+from sfumato.mechanisms.mechanism import ShownSizes
 from sfumato.query.policy import Prices
 from sfumato.wire.guarantee import Asked, PersonBound
 
 PRICES = Prices(Fraction(15, 100), Fraction(1, 10**10))
 """The prices of budgets that `sfumato init` writes: counts are within 26 of the truth, 19 times in 20."""
 
-EPSILON = Fraction(8)
+EPSILON = Fraction(3)
 """What all questions and releases of one month promise with the budget that `sfumato init` writes, unless it is given.
 
-The largest whole number below 10, which is often called the end of what protects a person, that leaves something to
-ask: 15 lists of ten, or 320 histograms or totals. A year of it is 34.35, and is shown too.
+The largest whole number with which a bet at 50:50 on one person's presence is still lost 1 time in 20. It leaves
+something to ask: 2 lists of ten, 5 lists of five, or 55 totals. A year of it is 11.21, and is shown too.
 """
 
 MAX_EPSILON = 100
@@ -41,14 +45,19 @@ class Affordable:
     times: int
     error95: int | None
     one: PersonBound
+    visible: ShownSizes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """A budget that promises at most `epsilon` in a period, and what can be asked with it."""
+    """A budget that promises at most `epsilon` in a period, and what can be asked with it.
+
+    `histograms`: whether there is a column of which a person has one value, of which a histogram costs one unit.
+    """
 
     epsilon: Fraction
     budget: Budget
+    histograms: bool = True
 
     @property
     def period(self) -> PersonBound:
@@ -61,14 +70,28 @@ class BudgetPlan:
         year = Loss.of_charge(self.budget.cap * times, self.budget.prices, None)
         return None if self.budget.resets == "never" else year.person()
 
+    @property
+    def month(self) -> PersonBound | None:
+        """What a month of it promises; None where the period is a month, or never ends."""
+        if self.budget.resets in ("monthly", "never"):
+            return None
+        return Loss.of_charge(self.budget.cap * periods(self.budget.resets, "month"), self.budget.prices, None).person()
+
+    def odds(self) -> list[tuple[str, PersonBound]]:
+        """What is promised to one person if so much is asked, as `policy explain` says it of an account."""
+        own = Account("analyst:", self.budget)
+        bounds = [(bound.what, bound) for bound in account_bounds(own, histograms=self.histograms)]
+        month = [] if self.month is None else [("month", self.month)]
+        return [each for each in bounds if each[0] != "year"] + month + [each for each in bounds if each[0] == "year"]
+
     def buys(self) -> Iterator[Affordable]:
-        for asked in TYPICAL:
+        for asked in TYPICAL if self.histograms else ("total", "top_ten"):
             answering = mechanism(asked, self.budget.prices)
             charge, cap = answering.reserve, self.budget.cap
             pairs = (cap.information, charge.information), (cap.calls, charge.calls)
             times = min(int(whole // each) for whole, each in pairs if each)
             one = self._bound(charge, pure_epsilon(answering))
-            yield Affordable(asked, charge, times, answering.error95, one)
+            yield Affordable(asked, charge, times, answering.error95, one, answering.visible)
 
     def _bound(self, charge: Charge, pure: Fraction | None = None) -> PersonBound:
         return Loss.of_charge(charge, self.budget.prices, None).person(at=SHOWN_AT, pure=pure)
@@ -103,11 +126,46 @@ class BudgetPlan:
                     "charge": each.charge.to_dict(),
                     "times": each.times,
                     "error95": each.error95,
+                    "visible": None if each.visible is None else each.visible._asdict(),
                     "one": each.one.to_dict(),
                 }
                 for each in self.buys()
             ],
         }
+
+
+SETTINGS = tuple(Fraction(each, 100) for each in (5, 10, 15, 20, 30))
+"""Values of epsilon_per that are compared."""
+
+FINEST, HIGHEST = 1000, 5
+"""Values of epsilon_per that are found are multiples of one in so many, and at most so high."""
+
+
+def compare_settings(plan: BudgetPlan, settings: Iterable[Fraction] = SETTINGS) -> list[BudgetPlan]:
+    """The same epsilon bought with several values of epsilon_per, the plan's own among them: noise against number."""
+    plans = []
+    for epsilon_per in sorted({*settings, plan.budget.prices.epsilon_per}):
+        with suppress(InvalidArgument):  # it buys nothing
+            prices = replace(plan.budget.prices, epsilon_per=epsilon_per)
+            plans.append(plan_budget(plan.epsilon, prices, plan.budget.resets))
+    return plans
+
+
+def find_setting(plan: BudgetPlan, asked: Asked, questions: int) -> BudgetPlan | None:
+    """The plan with the least noise that still buys so many questions of a kind; None if none does."""
+    found, lowest, highest = None, 1, HIGHEST * FINEST
+    while lowest <= highest:
+        middle = (lowest + highest) // 2
+        plans = compare_settings(replace(plan, budget=_at(plan.budget, Fraction(middle, FINEST))), ())
+        if plans and any(each.asked == asked and each.times >= questions for each in plans[0].buys()):
+            found, lowest = plans[0], middle + 1
+        else:
+            highest = middle - 1
+    return found
+
+
+def _at(budget: Budget, epsilon_per: Fraction) -> Budget:
+    return replace(budget, prices=replace(budget.prices, epsilon_per=epsilon_per))
 
 
 def plan_budget(epsilon: Number = EPSILON, prices: Prices = PRICES, resets: Resets = "monthly") -> BudgetPlan:

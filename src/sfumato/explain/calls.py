@@ -53,6 +53,11 @@ def pure_epsilon(answering: Mechanism) -> Fraction | None:
     return answering.epsilon / 2 if units == 1 else units * answering.epsilon
 
 
+def has_histograms(table: TableSettings) -> bool:
+    """Whether the typical histogram can be asked: of a column of which a person has one value."""
+    return any(column.max_groups == 1 for column in table.columns.values())
+
+
 def shapes(tables: Iterable[TableSettings]) -> frozenset[Shape] | None:
     """The shapes of all histograms of private values that can be asked about some tables; None if they are too many."""
     private_shapes: set[Shape] = set()
@@ -65,6 +70,7 @@ def shapes(tables: Iterable[TableSettings]) -> frozenset[Shape] | None:
             if len(products) > MAX_SHAPES:
                 return None
         taus = {measure.max_per_unit for measure in table.measures.values()}
+        taus |= {column.most_steps for column in table.columns.values() if column.most_steps}  # sums that select
         private_shapes |= {(groups, tau) for groups, private in products if private for tau in taus}
     return frozenset(private_shapes) if len(private_shapes) <= MAX_SHAPES else None
 

@@ -1,7 +1,8 @@
 """One total per source: all that questions, releases and reports tell about the same rows.
 
     questions   every account that can ask about a table of the source; or the tables' caps, where these promise more
-    releases    the account of every budget that can pay for one; a release debits the caps of the tables too
+    releases    the account of every budget that can pay for one; a release debits the caps of the tables too. Releases
+                of data frames that name no table are not counted: whose rows these have is not known
     reports     each its whole guarantee, once and for ever: for one person where events are capped, else no bound
 
 A source is what tables with rows in common are (`sfumato.engines.places`). What is asked of two of them adds up, and so
@@ -25,7 +26,7 @@ from sfumato.ledger.accounts import release_account
 from sfumato.query.reports.policy import ReportGuarantee
 from sfumato.wire.guarantee import PeriodBounds, PersonBound, SourceTotal, TotalPart, Unbounded, Window
 
-Span: TypeAlias = Window | Literal["year"]
+PromiseSpan: TypeAlias = Window | Literal["year"]
 
 
 def source_totals(
@@ -106,7 +107,7 @@ class _Source:
 
     # -- how much it is --
 
-    def _loss(self, budget: Budget, span: Span, tables: Sequence[str], times: int = 1) -> Loss | None:
+    def _loss(self, budget: Budget, span: PromiseSpan, tables: Sequence[str], times: int = 1) -> Loss | None:
         """What so many accounts with a budget let through about some tables in a span; None if it refuses nothing."""
         if budget.mode == "track":
             return None
@@ -115,7 +116,7 @@ class _Source:
         spent = replace(budget, cap=budget.cap * (times * periods(budget.resets, span)))
         return Reach(set(tables), noises).loss(self.config, spent)
 
-    def _accounts_loss(self, span: Span, tables: Sequence[str]) -> Loss | None:
+    def _accounts_loss(self, span: PromiseSpan, tables: Sequence[str]) -> Loss | None:
         """What analysts' own accounts let through about some tables, or their organisations' where these have less."""
         members: dict[str, Counter[str]] = {}
         for name, asked in self.asking.items():
@@ -129,7 +130,7 @@ class _Source:
             losses.append(apart if shared is None else smallest([apart, self._loss(shared, span, tables)]))
         return add(losses)
 
-    def _caps_loss(self, span: Span, tables: Sequence[str]) -> Loss | None:
+    def _caps_loss(self, span: PromiseSpan, tables: Sequence[str]) -> Loss | None:
         """What the caps of some tables let through: an analyst's part of each, or the whole."""
         losses = []
         for table in tables:
@@ -138,7 +139,7 @@ class _Source:
             losses.append(self._loss(own, span, [table]))
         return add(losses)
 
-    def _questions(self, span: Span) -> Loss | None:
+    def _questions(self, span: PromiseSpan) -> Loss | None:
         capped = [table for table in self._tables_to_ask if table in self._tables_with_cap]
         others = [table for table in self._tables_to_ask if table not in capped]
         by_caps = add([self._caps_loss(span, capped), self._accounts_loss(span, others)])
@@ -150,7 +151,7 @@ class _Source:
         places = {table: table_places(self.config, table) for table in self.tables}
         return all(any(places[table] <= places[capped] for capped in self._tables_with_cap) for table in self.tables)
 
-    def _releases(self, span: Span) -> Loss | None:
+    def _releases(self, span: PromiseSpan) -> Loss | None:
         spent = (
             replace(each.budget, cap=each.budget.cap * periods(each.budget.resets, span))
             for each in self._release_payers
@@ -158,7 +159,7 @@ class _Source:
         apart = add(None if each.mode == "track" else Loss.of_charge(each.cap, each.prices, None) for each in spent)
         return smallest([apart, *([self._caps_loss(span, self._tables_with_cap)] if self._caps_releases else [])])
 
-    def _questions_and_releases(self, span: Span) -> Loss | None:
+    def _questions_and_releases(self, span: PromiseSpan) -> Loss | None:
         """Questions and releases together: caps that pay for both bound their sum."""
         apart = add([self._questions(span), self._releases(span)])
         if self.analyst is not None or not self._caps_releases:
@@ -207,7 +208,7 @@ class _Source:
     def total(self, guarantees: Mapping[str, ReportGuarantee], views: Collection[str]) -> SourceTotal:
         payers, releasers, reports = self._payers, self._release_payers, self._reports(guarantees)
         window = longest_window(each.budget.resets for each in (*payers.values(), *releasers))
-        spans: tuple[Span, Span] = (window, "year")
+        spans: tuple[PromiseSpan, PromiseSpan] = (window, "year")
         questions, without_reports = (
             [losses(span) for span in spans] for losses in (self._questions, self._questions_and_releases)
         )

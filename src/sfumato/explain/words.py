@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ASKED: dict[Asked, str] = {
     "total": "one total",
-    "histogram": "one histogram",
+    "histogram": "histogram (max_groups = 1)",
     "top_ten": "one list of ten",
     "tenth": "a tenth of the budget",
     "period": "all of it",
@@ -169,6 +169,7 @@ def exclusions(explained: PolicyExplanation) -> Iterator[str]:
         yield "Sources add up where they are about the same people. A copy of a file is another source."
     yield "Grants add to a budget for one period and are not in this file; see: sfumato budget show."
     yield "What is released without a budget is not known here: only its own statement covers it."
+    yield "Nor is it known whose rows a data frame has: its release is counted where it names their table (table=...)."
     yield (
         "The policy itself is public: the lists of values, the bounds, the versions and the names in the file. "
         "What was copied into it from the rows is not protected."

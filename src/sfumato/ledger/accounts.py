@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sfumato.config import RIGHTS, Config
+from sfumato.errors import NotFound, find_nearest
 from sfumato.ledger.types import OWN, Account
 
 ORGANISATION = "organisation:"
@@ -37,6 +38,19 @@ def all_accounts(config: Config) -> dict[str, Account]:
     payers = [account.name for account in releases] + [accounts[-1].name for accounts in asking]
     caps = [account for table in config.tables for payer in payers for account in cap_accounts(config, table, payer)]
     return {account.name: account for account in [*(each for own in asking for each in own), *caps, *releases]}
+
+
+def find_account(config: Config, name: str) -> Account:
+    """The account of this full name, or an analyst's own."""
+    accounts = all_accounts(config)
+    if name in accounts:
+        return accounts[name]
+    if name in config.analysts:
+        return accounts_of(config, name)[0]
+    known = [*config.analysts, *accounts]
+    near = find_nearest(name, known)
+    there = "" if near else f"; there is {', '.join(known)}"
+    raise NotFound(f"there is no account {name[:60]!r}{there}", nearest=near)
 
 
 def cap_accounts(config: Config, table: str | None, payer: str) -> tuple[Account, ...]:

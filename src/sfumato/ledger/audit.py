@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.ledger.tables import Books, calls_sum, first_hash, next_hash, place_key, rows_hash, sha256
-from sfumato.ledger.types import Balance, Row
+from sfumato.ledger.types import KEYS, SIGN_INS, Balance, Row
 
 _PAGE = 10_000  # journal rows per query
 _SEALS_PAGE = 100  # journal rows whose seals or cells are read together
 
 
-def differences(books: Books) -> Iterator[str]:
-    """Every difference between the tables and the journal, in words."""
+def differences(books: Books, progress: Callable[[int, int], None]) -> Iterator[str]:
+    """Every difference between the tables and the journal, in words.
+
+    `progress` gets the number of journal rows that are checked, and of all, after each page and each table.
+    """
     walk = _JournalWalk(books.head.id)
     while rows := books.journal(after=walk.sequence, rows=_PAGE):
         hashes = books.run(
@@ -25,15 +28,21 @@ def differences(books: Books) -> Iterator[str]:
             if not walk.step(row, stored):
                 yield f"journal row {walk.sequence} is not what was written, or one before it is missing"
                 return
+        progress(walk.sequence, books.head.sequence)
     if (walk.sequence, walk.hash) != (books.head.sequence, books.head.hash):
         yield f"the journal ends at row {walk.sequence}; the ledger says {books.head.sequence}"
-    yield from _wrong_balances(books, walk)
-    yield from _wrong_reservations(books, walk)
-    yield from _wrong_answers(books, walk)
-    yield from _wrong_seals(books, "seals", "opened", "place, number, version, definition, nonce", walk.opened)
-    yield from _wrong_seals(books, "cells", "stored", "place, number, domain, counts", walk.stored)
-    yield from _wrong_names(books)
-    yield from _wrong_keys(books, walk)
+    for wrong in (
+        _wrong_balances(books, walk),
+        _wrong_reservations(books, walk),
+        _wrong_questions(books, walk),
+        _wrong_answers(books, walk),
+        _wrong_seals(books, "seals", "opened", "place, number, version, definition, nonce", walk.opened),
+        _wrong_seals(books, "cells", "stored", "place, number, domain, counts", walk.stored),
+        _wrong_names(books),
+        _wrong_credentials(books, walk),
+    ):
+        yield from wrong
+        progress(walk.sequence, books.head.sequence)
     if f"{calls_sum(books.calls()):x}" != books.calls_sum():
         yield "the calls with idempotency keys are not those that were made"
 
@@ -51,10 +60,11 @@ class _JournalWalk:
         self.prices: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.nonces: dict[str, str] = {}
         self.holds: dict[tuple[str, str], str] = {}
+        self.questions: dict[tuple[str, str], str] = {}
         self.unhashed: set[tuple[str, str]] = (
             set()
         )  # open requests without a hash: of shared accounts, or of old schemas
-        self.keys: dict[str, str | None] = {}
+        self.credentials: dict[str, dict[str, str | None]] = {"key": {}, "sign-in": {}}
         self.opened: dict[int, str] = {}
         self.stored: dict[int, str] = {}
 
@@ -77,18 +87,21 @@ class _JournalWalk:
             self.holds[note["own"], row.digest] = note["hold"]
             if "nonce" in note:
                 self.nonces[note["atom"]] = note["nonce"]
+            self.nonces |= json.loads(note.get("draws", "{}"))
+            if "question" in note:
+                self.questions[note["own"], row.digest] = note["question"]
         if row.kind == "nonce":
             note = json.loads(row.note)
             self.nonces[note["atom"]] = note["nonce"]
-        if row.kind == "key":
+        if row.kind in self.credentials:
             note = json.loads(row.note)
-            self.keys[note["id"]] = note["sha256"]
+            self.credentials[row.kind][note["id"]] = note["sha256"]
         if row.kind == "settle":
             note = json.loads(row.note)
             if "receipt" in note:
                 self.own.add((row.account, row.digest))
             self.paid[note.get("payer", row.account), note["atom"]].update(note["steps"])
-            self.payloads.setdefault(note["atom"], note["payload"])
+            self.payloads = {note["atom"]: note["payload"], **json.loads(note.get("draws", "{}")), **self.payloads}
             self.answers.setdefault((row.account, row.digest), (note["answer"], note.get("receipt", sha256(""))))
         if row.kind == "seal":
             note = json.loads(row.note)
@@ -123,6 +136,13 @@ def _wrong_reservations(books: Books, walk: _JournalWalk) -> Iterator[str]:
     for balance in books.balances():
         if balance.reserved != held[balance.account, balance.period]:
             yield f"what {balance.account} has reserved is not the sum of its open requests"
+
+
+def _wrong_questions(books: Books, walk: _JournalWalk) -> Iterator[str]:
+    stored = books.question_hashes()
+    for account, digest in sorted(stored.keys() | walk.questions.keys()):
+        if stored.get((account, digest)) != walk.questions.get((account, digest)):
+            yield f"the stored question {digest} of {account} is not the one that was asked"
 
 
 def _wrong_answers(books: Books, walk: _JournalWalk) -> Iterator[str]:
@@ -180,8 +200,12 @@ def _wrong_names(books: Books) -> Iterator[str]:
             yield f"the {table} {name} of a report is not what was sealed"
 
 
-def _wrong_keys(books: Books, walk: _JournalWalk) -> Iterator[str]:
-    stored = books.key_hashes()
-    for name in sorted(stored.keys() | walk.keys.keys()):
-        if stored.get(name) != walk.keys.get(name):
-            yield f"the API key {name} is not as it was created or revoked"
+def _wrong_credentials(books: Books, walk: _JournalWalk) -> Iterator[str]:
+    for kind, movement, name, made in (
+        (KEYS, "key", "API key", "created or revoked"),
+        (SIGN_INS, "sign-in", "sign-in", "begun or ended"),
+    ):
+        stored, noted = books.credential_hashes(kind), walk.credentials[movement]
+        for each in sorted(stored.keys() | noted.keys()):
+            if stored.get(each) != noted.get(each):
+                yield f"the {name} {each} is not as it was {made}"

@@ -18,6 +18,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from sfumato.accounting import Charge
 from sfumato.errors import InvalidArgument, LedgerFailed
@@ -111,6 +112,8 @@ class Fence(ABC):
     not continue that: of two copies of a ledger, the second to advance the fence does not answer.
     """
 
+    kind: ClassVar[Literal["file", "database"]]
+
     def __init__(self, place: str) -> None:
         self.place = place  # for messages: without any secret
         self._mutex = threading.Lock()  # guards what was read and `_batch`; not held during a write
@@ -161,8 +164,17 @@ class Fence(ABC):
             batch = self._batch
             batch.marks.append(mark)
         with hold_lock(batch.turn, until, STUCK):
-            if not batch.done:
-                self._write(batch, until)
+            if not batch.done:  # this thread writes all marks of the batch at once
+                with hold_lock(self._writing, until, STUCK):
+                    with hold_lock(self._mutex, until, STUCK):
+                        if self._batch is batch:  # later marks go into the next batch
+                            self._batch = _Marks()
+                    try:
+                        self._followed = self._add(functools.reduce(operator.or_, batch.marks), until)
+                    except LedgerFailed as failed:
+                        batch.end(failed)
+                    else:
+                        batch.end()
         batch.check()
 
     def _mark_to_follow(self, ledger: str) -> Mark:
@@ -174,16 +186,3 @@ class Fence(ABC):
             self.check_followed(known)
             self._followed = known
         return known
-
-    def _write(self, batch: _Marks, until: float) -> None:
-        """One write for all marks of a batch."""
-        with hold_lock(self._writing, until, STUCK):
-            with hold_lock(self._mutex, until, STUCK):
-                if self._batch is batch:  # later marks go into the next batch
-                    self._batch = _Marks()
-            try:
-                self._followed = self._add(functools.reduce(operator.or_, batch.marks), until)
-            except LedgerFailed as failed:
-                batch.end(failed)
-            else:
-                batch.end()

@@ -30,6 +30,8 @@ _state = operator.attrgetter("st_size", "st_ino", "st_mtime_ns")
 class FileFence(Fence):
     """One mark per line; all lines are joined. A lock on a file beside it gives processes their turn."""
 
+    kind = "file"
+
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self.path = path

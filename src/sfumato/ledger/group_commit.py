@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from functools import partial
 
 from sfumato.errors import LedgerFailed
 
@@ -16,7 +15,7 @@ class Batch:
     """What goes to disk together. It counts as failed until it is known to be on disk."""
 
     done: bool = field(init=False, default=False)
-    _failure: LedgerFailed | None = field(init=False, default_factory=partial(LedgerFailed, LOST))
+    _failure: LedgerFailed | None = field(init=False, default=None)
     _over: threading.Event = field(init=False, default_factory=threading.Event)
 
     def end(self, failure: LedgerFailed | None = None) -> None:
@@ -31,5 +30,7 @@ class Batch:
 
     def check(self) -> None:
         """Raise the failure, if there is one: a new exception per thread, because each gets its own traceback."""
+        if not self.done:
+            raise LedgerFailed(LOST)
         if self._failure is not None:
             raise type(self._failure)(*self._failure.args)

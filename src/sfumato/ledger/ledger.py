@@ -23,7 +23,6 @@ Invariants. `verify` checks them, and the contract tests hold every store to the
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -31,27 +30,32 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any, Self
 
-from sfumato.accounting import NOTHING, Charge
+from sfumato.accounting import NOTHING, Charge, total_charge
 from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed, LedgerSetBack
 from sfumato.ledger import rules
 from sfumato.ledger.audit import differences
 from sfumato.ledger.fence import Fence, Mark
 from sfumato.ledger.migrations import LATEST, migrate
 from sfumato.ledger.recovery import recover
-from sfumato.ledger.store import Store, Work, deadline, hold_lock
+from sfumato.ledger.store import Progress, Store, Work, deadline, hold_lock
 from sfumato.ledger.tables import NO_TOTALS, Books
 from sfumato.ledger.types import (
     Account,
+    Actor,
     ChargeEntry,
     Debit,
     EarlierCall,
     Head,
     History,
     IdempotentCall,
+    LedgerStatus,
+    Movements,
     Reservation,
     Row,
     Settled,
     Standing,
+    grant_note,
+    grant_reason,
     moment_text,
 )
 from sfumato.mechanisms import Step
@@ -69,7 +73,7 @@ SUPERSEDED = "this request was closed or started again while it was computed; wh
 
 CHECK_EVERY_S = 1.0
 
-_STATES = {"settle": "settled", "keep": "kept", "grant": "granted", "recover": "recovered"}
+STATES = {"settle": "settled", "keep": "kept", "grant": "granted", "recover": "recovered"}
 
 
 class Ledger:
@@ -80,6 +84,7 @@ class Ledger:
         self._store = store
         self._seen: Mark | None = None  # the latest mark that the journal was compared with
         self.settled: set[tuple[str, str]] = set()  # account and digest of requests that this process saw settled
+        self._reads, self._writes = Progress(), Progress()
         self._checking = threading.Lock()
         self._checked: tuple[float, LedgerFailed | None] = (-CHECK_EVERY_S, None)  # when, and how it ended
         head = self._read_head() or self._create()
@@ -114,7 +119,7 @@ class Ledger:
     def reading(self, work: Work = "question") -> Iterator[Books]:
         """One state of the books. Raises `LedgerFailed` if they are of another version or do not follow the fence."""
         mark = self.fence.mark()  # before the transaction: a later mark could be ahead of what it sees
-        with self._store.reading(work) as run:
+        with self._reads.enter(self._store.reading(work)) as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
@@ -123,7 +128,7 @@ class Ledger:
     def writing(self, work: Work = "question") -> Iterator[Books]:
         """The same, to change them. On disk when the block ends; nothing is changed if it raises."""
         mark = self.fence.mark()
-        with self._store.writing(work) as run:
+        with self._writes.enter(self._store.writing(work)) as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             self._check_continues(books, mark)
             yield books
@@ -162,17 +167,10 @@ class Ledger:
         row filter, and says whether it may still be shown.
         """
         with self.reading() as books:
-            body, written = books.answer(own, digest), books.receipt(own, digest)
-            if body is None or not written:
+            stored = rules.recallable(books, own, digest, accounts_of, allowed)
+            if stored is None:
                 return None
-            receipt = json.loads(written)
-            if not allowed(receipt["table"], receipt.get("row_filter", "")):
-                return None
-            accounts = accounts_of(receipt["table"])
-            steps = dict.fromkeys(receipt["worst"], NOTHING)
-            shared = [account for account in accounts if account.name != own]  # the own account has paid
-            if not rules.may_leave_again(books, shared, steps, receipt["atom"]):
-                return None
+            body, receipt, accounts = stored
             mark = rules.mark(books, accounts, now)
             charge, left = Charge.from_dict(receipt["charge"]), Charge.from_dict(receipt["left"])
             resets = None if receipt["resets"] is None else date.fromisoformat(receipt["resets"])
@@ -183,6 +181,14 @@ class Ledger:
         """The earlier call with the same key. Raises `Conflict` if its body was another."""
         with self.reading() as books:
             return rules.earlier_call(books, own, call)
+
+    def earlier_parts(self, own: str, call: IdempotentCall) -> list[EarlierCall]:
+        """The questions of the earlier call with the same key: several where a statement had several; none if new."""
+        with self.reading() as books:
+            found: list[EarlierCall] = []
+            while (each := rules.earlier_call(books, own, call.part(len(found)))) is not None:
+                found.append(each)
+            return found
 
     def reservation(self, own: str, digest: str) -> Reservation | None:
         """The reservation of a request that is not answered yet."""
@@ -226,7 +232,7 @@ class Ledger:
             paid = books.paid_steps(debit.own.name, debit.atom)
         seen = sum(name.startswith("pick ") for name in paid)
         unpaid = [rules.unpaid(rules.step_charges(steps), paid) for steps in outcomes(seen)]
-        return [NOTHING if free else sum(charges.values(), NOTHING) for charges in unpaid]
+        return [NOTHING if free else total_charge(charges.values()) for charges in unpaid]
 
     def longest_fitting(self, most: int, debit_of: Callable[[int], Debit], now: datetime) -> int | None:
         """The longest list, of at most `most` rows, that every account could pay for now. A longer one costs more."""
@@ -244,30 +250,59 @@ class Ledger:
         """What the requests of an analyst (None: of all) did to the accounts, the latest first."""
         with self.reading() as books:
             held = books.reservations() if before is None else []
-            page = books.movements(analyst, before=before, rows=rows + 1)
+            page = books.movements(Movements(analyst), before=before, rows=rows + 1)
             entries = [
-                ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved")
+                ChargeEntry(each.at, each.digest, part.account, part.charge, "reserved", each.request, sql)
                 for each in reversed(held)
                 if analyst in (None, each.analyst)
+                for sql in [books.question(each.account, each.digest).sql]
                 for part in each.parts
             ]
-            for _, row in page[:rows]:
+            for _, row, asked in page[:rows]:
                 amount = row.granted if row.kind == "grant" else row.spent
-                entries.append(ChargeEntry(row.at, row.digest, row.account, amount, _STATES[row.kind]))
+                names = row.at, row.digest, row.account, amount, STATES[row.kind]
+                reason = grant_reason(row.note) if row.kind == "grant" else None
+                entries.append(ChargeEntry(*names, asked.request, asked.sql, reason))
         return History(entries, str(page[rows - 1][0]) if len(page) > rows else None)
 
-    def grant(self, account: Account, amount: Charge, reason: str, now: datetime) -> Standing:
-        """Add to what an account may spend in its current period."""
+    def grant(
+        self,
+        account: Account,
+        amount: Charge,
+        reason: str,
+        now: datetime,
+        *,
+        by: Actor | None = None,
+        call: tuple[str, IdempotentCall] | None = None,
+    ) -> Standing:
+        """Add to what an account may spend in its current period.
+
+        A `call` of an account that was made before grants nothing more. The journal holds the reason, and `by` whom.
+        """
         if not amount > NOTHING:
             raise InvalidArgument("amount", "must be above zero: a grant adds to a budget")
         name = account.name
         with self.writing() as books:
             balance = rules.current_balance(books, account, now)
+            if call is not None:
+                own, once = call
+                if rules.earlier_call(books, own, once) is not None:
+                    return rules.standing(account, balance, now)
+                books.store_call(own, once.key, once.body, f"grant:{name}", free=True)
             analyst = rules.analyst_of(name)
-            row = Row(moment_text(now), "grant", name, balance.period, analyst, granted=amount, note=reason)
+            names = name, balance.period, analyst
+            row = Row(moment_text(now), "grant", *names, granted=amount, note=grant_note(reason, by))
             return rules.standing(account, books.move(balance, row), now)
 
     # -- trust --
+
+    def status(self) -> LedgerStatus:
+        """What the ledger is, how long it is, and what is open. Raises where it does not follow its fence."""
+        with self.reading() as books:
+            opened = [held.at for held in books.reservations()]
+            head = books.head
+        mark = self.fence.mark()
+        return LedgerStatus(head, len(opened), min(opened, default=None), 0 if mark is None else mark.sequence)
 
     def stamp(self) -> Hashable | None:
         """A value that stays the same while the books and their fence do; None if that would be costly to know."""
@@ -299,14 +334,17 @@ class Ledger:
             return failed.with_traceback(None)
         return None
 
-    def verify(self) -> list[str]:
-        """Everything that is wrong with the books, in words; empty if they are right."""
+    def verify(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[str]:
+        """Everything that is wrong with the books, in words; empty if they are right.
+
+        `progress` gets the number of journal rows that are checked, and of all.
+        """
         mark = self.fence.mark()
         with self._store.reading("upkeep") as run:
             books = Books(run, LATEST, NO_TOTALS if mark is None else mark.totals)
             problems: list[str] = []
             try:
-                problems += differences(books)
+                problems += differences(books, progress)
                 self._seen = None
                 self._check_continues(books, mark)
             except LedgerFailed as error:

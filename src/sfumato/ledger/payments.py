@@ -3,11 +3,13 @@
 reserve ──► Reserved ──► settle      the answer leaves; its revealed steps are spent, the rest is given back
                     └──► keep        it can no longer be answered; the worst case is spent
 reserve ──► Settled                  the atom was stored already: no row is read
+
+`reserve_together` reserves several at once, all or none; then each is continued by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +17,7 @@ from sfumato.errors import LedgerFailed, LedgerSetBack
 from sfumato.ledger import rules
 from sfumato.ledger.fence import Mark
 from sfumato.ledger.ledger import SUPERSEDED, Ledger
+from sfumato.ledger.tables import Books
 from sfumato.ledger.types import Debit, Reservation, Reserved, Reveal, Settled
 
 MAX_REPEATS = 100_000  # settled requests that a process remembers
@@ -50,16 +53,37 @@ def reserve(
             held, atom = rules.reserve(books, debit, now), books.atom(debit.atom)
             if atom is None:
                 raise LedgerSetBack(rules.LOST_DRAW)
-            nonce, payload = atom
-            if payload is not None:
-                settled = rules.settle(books, debit, held, payload, reveal, now)
+            begun = Reserved(bytes.fromhex(atom[0]), atom[1], _read_draws(books, debit) if debit.draws else ())
+            payloads = [atom[1], *(text for _, text in begun.draws)]
+            if None not in payloads:
+                settled = rules.settle(books, debit, held, [text or "" for text in payloads], reveal, now)
         if new_call is not None:
             free = settled is not None and settled.repeat and not settled.charge
             books.store_call(debit.own.name, new_call.key, new_call.body, debit.digest, free=free)
         if settled is None:
-            return Reserved(bytes.fromhex(nonce))
+            return begun
         mark = rules.mark(books, debit.accounts, now)
     return _release(ledger, debit, settled, mark)
+
+
+def reserve_together(ledger: Ledger, debits: Sequence[Debit], now: datetime) -> None:
+    """Reserve the worst cases of several requests on every account, or raise `BudgetExhausted` and change nothing.
+
+    What is stored or reserved already stays as it is. `reserve` with `resume` continues each.
+    """
+    with ledger.reading() as books:
+        if all(rules.repeat(books, debit, now) and not debit.call for debit in debits):
+            return
+    with ledger.writing() as books:
+        rules.reserve_together(books, debits, now)
+
+
+def _read_draws(books: Books, debit: Debit) -> tuple[tuple[bytes, str | None], ...]:
+    """The nonces of further draws, with their payloads where they are stored."""
+    draws = [books.atom(drawn) for _, drawn in debit.draws]
+    if None in draws:
+        raise LedgerSetBack(rules.LOST_DRAW)
+    return tuple((bytes.fromhex(each[0]), each[1]) for each in draws if each is not None)
 
 
 def _read_repeat(ledger: Ledger, debit: Debit, now: datetime) -> Settled | None:
@@ -83,10 +107,19 @@ def _release(ledger: Ledger, debit: Debit, settled: Settled, mark: Mark) -> Sett
     return settled
 
 
-def settle(ledger: Ledger, debit: Debit, reserved: Reserved, payload: str, reveal: Reveal, now: datetime) -> Settled:
-    """Store the atom, unless one is stored already; charge what the answer reveals, and store the answer.
+def settle(
+    ledger: Ledger,
+    debit: Debit,
+    reserved: Reserved,
+    payload: str,
+    reveal: Reveal,
+    now: datetime,
+    drawn: Sequence[str] = (),
+) -> Settled:
+    """Store the atom and its further draws, unless they are stored already; charge and store the answer.
 
-    `payload` was drawn with the nonce of `reserved`. If a recovery has renewed the nonce since, the draw is void.
+    `payload` and those of further draws, `drawn`, were made with the nonces of `reserved`. If a recovery has renewed a
+    nonce since, the draw is void. So are further draws over other rows than those that are stored by now.
     """
     with ledger.writing() as books:
         settled = rules.repeat(books, debit, now)
@@ -94,12 +127,19 @@ def settle(ledger: Ledger, debit: Debit, reserved: Reserved, payload: str, revea
             held, atom = books.reservation(debit.own.name, debit.digest), books.atom(debit.atom)
             if held is None or atom is None:
                 raise LedgerFailed(SUPERSEDED)
-            nonce, stored = atom
-            if stored is None:
-                if nonce != reserved.nonce.hex():
-                    raise LedgerFailed(SUPERSEDED)
-                books.store_atom(debit.atom, payload)
-            settled = rules.settle(books, debit, held, stored or payload, reveal, now)
+            now_stored = [(bytes.fromhex(atom[0]), atom[1]), *(_read_draws(books, debit) if debit.draws else ())]
+            if debit.draws and atom[1] not in (None, payload):
+                raise LedgerFailed(SUPERSEDED)
+            names = (debit.atom, *(drawn for _, drawn in debit.draws))
+            nonces = (reserved.nonce, *(nonce for nonce, _ in reserved.draws))
+            payloads = payload, *drawn
+            for name, drawn_with, (nonce, stored), text in zip(names, nonces, now_stored, payloads, strict=True):
+                if stored is None:
+                    if nonce != drawn_with:
+                        raise LedgerFailed(SUPERSEDED)
+                    books.store_atom(name, text)
+            final = [stored or text for (_, stored), text in zip(now_stored, payloads, strict=True)]
+            settled = rules.settle(books, debit, held, final, reveal, now)
         mark = rules.mark(books, debit.accounts, now)
     return _release(ledger, debit, settled, mark)
 

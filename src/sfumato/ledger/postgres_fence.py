@@ -60,6 +60,8 @@ class PostgresFence(Fence):
     `state` is random, and new with every write. So a state that is known need not be sent again.
     """
 
+    kind = "database"
+
     def __init__(self, url: str) -> None:
         super().__init__(f"PostgreSQL {PostgresStore(url).place}")  # raises where psycopg is not installed
         import psycopg
@@ -138,7 +140,9 @@ class PostgresFence(Fence):
         try:
             return self._run_on_any(sql, values)
         except self._psycopg.Error as error:
-            failure = LedgerFailed(f"{AWAY} ({error.sqlstate or type(error).__name__})")
+            stands_still = isinstance(error, self._psycopg.errors.ConnectionTimeout)
+            kind = LedgerBusy if stands_still else LedgerFailed
+            failure = kind(f"{AWAY} ({error.sqlstate or type(error).__name__})")
         finally:
             self._room.release()
         raise failure

@@ -14,8 +14,8 @@ from datetime import datetime
 from sfumato.accounting import NOTHING, Charge
 from sfumato.ledger import rules
 from sfumato.ledger.fence import Mark, SpentTotal
-from sfumato.ledger.tables import Books
-from sfumato.ledger.types import KEYS, REPORT, Account, Balance, Row, moment_text
+from sfumato.ledger.tables import CREDENTIALS, Books
+from sfumato.ledger.types import REPORT, SIGN_INS, Account, Balance, Row, moment_text
 
 
 def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: datetime) -> Mark | None:
@@ -24,11 +24,12 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     With a fence, spending is raised to its totals. Without one, nothing is left until the next reset. Reservations are
     closed at their worst case. Atoms that are not stored lose their nonces: a first draw may have left, and the rows
     may have changed since. For the same reason the journal notes the moment of the recovery, for reports.
-    If the journal is whole and only the API keys are an older copy, those that have changed are revoked.
+    Sign-ins are ended: some may have been before. If the journal is whole and only the API keys or the sign-ins are an
+    older copy, those that have changed are ended.
     """
     known = mark if mark is not None and mark.ledger == books.head.id else None
     if known is not None and books.hash_at(known.sequence) == known.head:
-        return _revoke_changed_keys(books, known, now)
+        return _end_changed_credentials(books, known, now)
     copied = books.head.sequence
     for held in books.reservations():
         if books.last_kind(held) == "reserve":
@@ -36,6 +37,8 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
         else:  # the journal has closed it: its table alone is an older copy
             books.delete_reservation(held)
     books.drop_nonces()
+    for (name,) in books.run("SELECT id FROM sign_ins WHERE ended IS NULL ORDER BY id"):
+        books.end_credential(SIGN_INS, name, moment_text(now))
     prices = {account.name: rules.prices_text(account.budget.prices) for account in accounts}
     for name, target in targets(books, known, accounts, copied, now).items():
         balance = books.balance(name, target.period) or Balance(name, target.period, prices.get(name, ""))
@@ -49,19 +52,25 @@ def recover(books: Books, mark: Mark | None, accounts: Sequence[Account], now: d
     totals = rules.mark(books, accounts, now)
     if known is None:
         return totals
-    kept = {**_without_rows(known.totals), **rules.keys_mark(books).totals}
+    kept = {**_without_rows(known.totals), **rules.credentials_mark(books).totals}
     return replace(known, sequence=0, totals=kept) | totals
 
 
-def _revoke_changed_keys(books: Books, known: Mark, now: datetime) -> Mark | None:
-    """Revoke the API keys that are not as the journal noted them; None if the fence has seen nothing else."""
-    stored, noted = books.key_hashes(), books.noted_keys()
-    changed = sorted(name for name in stored.keys() | noted.keys() if stored.get(name) != noted.get(name))
-    for name in changed:
-        books.revoke_key(name, moment_text(now))
-    after = rules.keys_mark(books)
-    is_known = KEYS not in known.totals or known.totals[KEYS].spent <= after.totals[KEYS].spent
+def _end_changed_credentials(books: Books, known: Mark, now: datetime) -> Mark | None:
+    """End the API keys and sign-ins that are not as the journal noted them; None if the fence has seen nothing else."""
+    changed = [(kind, name) for kind in CREDENTIALS for name in _changed_credentials(books, kind)]
+    for kind, name in changed:
+        books.end_credential(kind, name, moment_text(now))
+    after = rules.credentials_mark(books)
+    is_known = all(
+        kind not in known.totals or known.totals[kind].spent <= after.totals[kind].spent for kind in CREDENTIALS
+    )
     return None if is_known and not changed else replace(after, totals={**known.totals, **after.totals})
+
+
+def _changed_credentials(books: Books, kind: str) -> list[str]:
+    stored, noted = books.credential_hashes(kind), books.noted_credentials(kind)
+    return sorted(name for name in stored.keys() | noted.keys() if stored.get(name) != noted.get(name))
 
 
 def targets(
@@ -74,7 +83,9 @@ def targets(
             account.name: SpentTotal(balance.period, account.budget.cap + balance.granted)
             for account, balance in balances.items()
         }
-    totals = {name: total for name, total in known.totals.items() if name != KEYS and not name.startswith(REPORT)}
+    totals = {
+        name: total for name, total in known.totals.items() if name not in CREDENTIALS and not name.startswith(REPORT)
+    }
     if known.sequence > copied:
         return totals
     # The copy was used after it was restored: what it spent comes on top of what the fence saw.

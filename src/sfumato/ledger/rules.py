@@ -7,19 +7,20 @@ transaction, reads a clock or moves the fence: `sfumato.ledger.ledger` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any
 
-from sfumato.accounting import NOTHING, Charge
+from sfumato.accounting import NOTHING, Charge, total_charge
 from sfumato.errors import BudgetExhausted, ConfigError, Conflict, LedgerFailed, LedgerSetBack
 from sfumato.ledger.fence import Mark, SpentTotal
-from sfumato.ledger.tables import Books, sha256
+from sfumato.ledger.tables import CREDENTIALS, Books, sha256
 from sfumato.ledger.types import (
     KEYS,
     OWN,
     REPORT,
+    SIGN_INS,
     Account,
     Balance,
     Debit,
@@ -41,10 +42,14 @@ LOST_DRAW = (
     "the ledger has lost a draw that was paid for: a table was put back from an older copy. Put the newest copy in "
     "place; `sfumato budget verify` says what is wrong"
 )
-LOST_REVOCATION = (
-    "the ledger has lost that API keys were revoked: a table was put back from an older copy. Put the newest copy in "
-    "place, or run: sfumato budget recover, which revokes them again"
-)
+LOST_END = {
+    kind: f"the ledger has lost that {what}: a table was put back from an older copy. Put the newest copy in place, or "
+    f"run: sfumato budget recover, which {way_out}"
+    for kind, what, way_out in (
+        (KEYS, "API keys were revoked", "revokes them again"),
+        (SIGN_INS, "sign-ins were ended", "ends them again"),
+    )
+}
 CLOSED_AGAIN = (
     "the ledger has a request open that was closed before: a table was put back from an older copy. Put the newest "
     "copy in place; `sfumato budget verify` says what is wrong"
@@ -78,7 +83,7 @@ def costs(books: Books, debit: Debit) -> list[tuple[Account, Charge]]:
     """What each account has to reserve: its unpaid steps. Shared accounts without any are left out."""
     worst, amounts = step_charges(debit.worst), []
     for account in debit.accounts:
-        charge = sum(unpaid(worst, books.paid_steps(account.payer or account.name, debit.atom)).values(), NOTHING)
+        charge = total_charge(unpaid(worst, books.paid_steps(account.payer or account.name, debit.atom)).values())
         if charge != NOTHING or account is debit.own:
             amounts.append((account, charge))
     return amounts
@@ -97,6 +102,26 @@ def may_leave_again(books: Books, accounts: Iterable[Account], steps: Mapping[st
         if unpaid(steps, paid):
             return False
     return True
+
+
+def recallable(
+    books: Books,
+    own: str,
+    digest: str,
+    accounts_of: Callable[[str], Sequence[Account]],
+    allowed: Callable[[str, str], bool],
+) -> tuple[str, Mapping[str, Any], Sequence[Account]] | None:
+    """A stored answer, the receipt with which it first left, and the accounts of its table, if it may leave again."""
+    body, written = books.answer(own, digest), books.receipt(own, digest)
+    if body is None or not written:
+        return None
+    receipt = json.loads(written)
+    if not allowed(receipt["table"], receipt.get("row_filter", "")):
+        return None
+    accounts = accounts_of(receipt["table"])
+    steps = dict.fromkeys(receipt["worst"], NOTHING)
+    shared = [account for account in accounts if account.name != own]  # the own account has paid
+    return (body, receipt, accounts) if may_leave_again(books, shared, steps, receipt["atom"]) else None
 
 
 # -- accounts --
@@ -126,8 +151,8 @@ def check_floors(books: Books) -> None:
     """Raise if the fence has seen more of any account, of the cells of any report, or of the keys than is stored."""
     books.read_balances()
     for name in books.floor:
-        if name == KEYS:
-            check_keys(books)
+        if name in CREDENTIALS:
+            check_credentials(books)
         elif name.startswith(REPORT):
             check_cells(books, name)
         else:
@@ -144,17 +169,18 @@ def check_cells(books: Books, report: str) -> None:
         raise LedgerSetBack(LOST_DRAW)
 
 
-def check_keys(books: Books) -> None:
-    """Raise if fewer API keys are revoked than the fence has seen: a revoked key would be valid again."""
-    seen = books.floor.get(KEYS)
-    if seen is not None and books.revoked_keys() < seen.spent.calls:
-        raise LedgerSetBack(LOST_REVOCATION)
+def check_credentials(books: Books) -> None:
+    """Raise if fewer API keys are revoked, or sign-ins ended, than the fence has seen: one would be valid again."""
+    for kind, words in LOST_END.items():
+        seen = books.floor.get(kind)
+        if seen is not None and books.count_ended(kind) < seen.spent.calls:
+            raise LedgerSetBack(words)
 
 
-def keys_mark(books: Books) -> Mark:
-    """What the fence has to hold once a key is revoked: how many are, as a number of calls."""
-    revoked = SpentTotal("", Charge(0, books.revoked_keys()))
-    return Mark(books.head.id, books.head.sequence, books.head.hash, {KEYS: revoked})
+def credentials_mark(books: Books) -> Mark:
+    """What the fence has to hold once a key or a sign-in has ended: how many have, as a number of calls."""
+    ended = {kind: SpentTotal("", Charge(0, books.count_ended(kind))) for kind in CREDENTIALS}
+    return Mark(books.head.id, books.head.sequence, books.head.hash, ended)
 
 
 def check_open(books: Books, held: Reservation) -> None:
@@ -229,10 +255,23 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     atom = books.atom(debit.atom)
     if atom is None:
         note |= {"atom": debit.atom, "nonce": sha256(books.begin_atom(debit.atom))}
+    begun_draws = {drawn: sha256(books.begin_atom(drawn)) for _, drawn in debit.draws if books.atom(drawn) is None}
+    if begun_draws:
+        note["draws"] = json.dumps(begun_draws)
+    if question := books.store_question(own, debit.digest, debit.request, debit.write_sql()):
+        note["question"] = question
     # Who has paid for a part of an atom has less than the whole of it to pay; and only what is stored was paid for.
-    whole = sum(step_charges(debit.worst).values(), NOTHING)
+    whole = total_charge(step_charges(debit.worst).values())
     if (atom is None or atom[1] is None) and [charge for _, charge in charges] != [whole] * len(debit.accounts):
         raise LedgerSetBack(LOST_DRAW)
+    for tag, drawn in debit.draws:
+        is_lost = any(
+            name.endswith(f" {tag}")
+            for account in debit.accounts
+            for name in books.paid_steps(account.payer or account.name, debit.atom)
+        )
+        if is_lost and (books.atom(drawn) or ("", None))[1] is None:
+            raise LedgerSetBack(LOST_DRAW)
     for part, (_, balance, charge) in zip(new, late, strict=True):
         text = json.dumps(note) if part is new[0] else ""
         row = Row(at, "reserve", part.account, balance.period, held.analyst, held.digest, charge, note=text)
@@ -240,18 +279,51 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     return joined
 
 
-def settle(books: Books, debit: Debit, held: Reservation, payload: str, reveal: Reveal, now: datetime) -> Settled:
-    """Charge what the answer reveals, store the answer, and end the reservation."""
-    revealed, before = reveal(payload), books.answer(held.account, held.digest)
+def reserve_together(books: Books, debits: Sequence[Debit], now: datetime) -> None:
+    """Reserve all of several requests, or raise `BudgetExhausted`: an account is checked with what it pays for all."""
+    open_debits = [debit for debit in {debit.digest: debit for debit in debits}.values() if not _is_held(books, debit)]
+    sums: dict[str, tuple[Account, Charge]] = {}
+    for account, charge in (pair for debit in open_debits for pair in costs(books, debit)):
+        sums[account.name] = account, charge + (sums[account.name][1] if account.name in sums else NOTHING)
+    for account, charge in sums.values():
+        balance = current_balance(books, account, now)
+        if not fits(account, balance, charge, now):
+            left = standing(account, balance, now)
+            raise BudgetExhausted(charge, left.left, account.name, left.resets)
+    for debit in debits:
+        new = debit.call and new_call(books, debit, debit.call)
+        is_repeat = repeat(books, debit, now) is not None
+        if not is_repeat:
+            reserve(books, debit, now)
+        if new:
+            books.store_call(debit.own.name, new.key, new.body, debit.digest, free=is_repeat)
+
+
+def _is_held(books: Books, debit: Debit) -> bool:
+    """Whether a request was reserved before: then it is continued."""
+    return books.reservation(debit.own.name, debit.digest) is not None
+
+
+def settle(
+    books: Books, debit: Debit, held: Reservation, payloads: Sequence[str], reveal: Reveal, now: datetime
+) -> Settled:
+    """Charge what the answer reveals, store the answer, and end the reservation.
+
+    `payloads` are that of the atom and those of its further draws.
+    """
+    revealed, before = reveal(*payloads), books.answer(held.account, held.digest)
     body = revealed.body if before is None else before
-    note = {"atom": held.atom, "answer": sha256(body), "payload": sha256(payload)}
+    note = {"atom": held.atom, "answer": sha256(body), "payload": sha256(payloads[0])}
+    if debit.draws:
+        draws = {drawn: sha256(text) for (_, drawn), text in zip(debit.draws, payloads[1:], strict=True)}
+        note["draws"] = json.dumps(draws)
     worst, at = step_charges(debit.worst), moment_text(now)
     for part in held.parts:
         own = part.account == held.account
         paid = books.paid_steps(part.payer or part.account, held.atom)
         # Only the analyst's own account gets anything back: a refund would show others the length of the list.
         steps = unpaid(step_charges(revealed.steps) if own else worst, paid)
-        charge = sum(steps.values(), NOTHING)
+        charge = total_charge(steps.values())
         if not charge <= part.charge:
             raise LedgerFailed("this answer costs more than was reserved for it, so it does not leave")
         names = part.account, part.period, held.analyst, held.digest

@@ -194,14 +194,16 @@ class SQLiteStore(Store):
         if batch.done:
             return
         self._batch = None
-        failure: LedgerFailed | None = LedgerFailed(LOST)
+        failure = None if batch.whole else LedgerFailed(LOST)
         try:
             if batch.whole:
                 with translate_errors(sqlite3.Error):
                     connection.execute("COMMIT")
-                failure = None
         except LedgerFailed as failed:
             failure = failed
+        except BaseException:
+            failure = LedgerFailed(LOST)
+            raise
         finally:
             with suppress(sqlite3.Error):  # if even this fails, the next `writing` tries again
                 connection.rollback()

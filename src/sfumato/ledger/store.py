@@ -64,6 +64,7 @@ _SOURCE = Path(__file__).parents[1]
 # a part of the schema). Then those of PostgreSQL: a damaged page or index, a missing table or column; a lock not given
 # in time, a statement that ran for too long.
 _DAMAGED_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "Unicode", "XX001", "XX002", "42P01", "42703")
+NO_REPLY = "ConnectionTimeout"  # psycopg's, without a code: a server that stands still
 _BUSY_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "55P03", "57014")
 
 
@@ -125,6 +126,25 @@ class Store(ABC):
         """Close all connections. A closed store refuses every call; closing twice is fine."""
 
 
+class Progress:
+    """Tells a stuck ledger from one in heavy use: counts the transactions of this process that began."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    @contextmanager
+    def enter(self, transaction: AbstractContextManager[Run]) -> Iterator[Run]:
+        """Enter a transaction. `LedgerBusy` that leaves it is no sign of a stuck ledger if another began meanwhile."""
+        before = self._count
+        try:
+            with transaction as run:
+                before = self._count = self._count + 1
+                yield run
+        except LedgerBusy as busy:
+            busy.is_stuck = self._count == before
+            raise
+
+
 def deadline(work: Work) -> float:
     """The moment of the monotonic clock until which a transaction that begins now may wait."""
     return time.monotonic() + LIMITS[work].wait_s
@@ -158,6 +178,8 @@ def translate_errors(kind: type[Exception], words: str = FAILED) -> Iterator[Non
         code = str(given or name or type(error).__name__)
     if code.startswith(_BUSY_CODES):
         raise_bare(LedgerBusy(f"{BUSY} ({code})"))
+    if code == NO_REPLY:
+        raise_bare(LedgerBusy(f"{words} ({code})"))
     if code.startswith(_DAMAGED_CODES):
         raise_bare(LedgerFailed(f"{DAMAGED} ({code})"))
     if code:

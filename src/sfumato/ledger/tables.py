@@ -18,9 +18,16 @@ from sfumato.errors import LedgerFailed, LedgerSetBack
 from sfumato.ledger.fence import SpentTotal
 from sfumato.ledger.store import Run
 from sfumato.ledger.types import (
+    KEYS,
+    OWN,
+    SIGN_INS,
     SPOILT,
+    Actor,
     Balance,
     Head,
+    KeptRequest,
+    Movement,
+    Movements,
     Reservation,
     ReservationPart,
     Row,
@@ -40,11 +47,19 @@ _ROW = "at, kind, account, period, analyst, digest, reserved, spent, granted, no
 NO_TOTALS: Mapping[str, SpentTotal] = {}
 
 _CALL = "account, key, number, body, digest, free"
-_KEY = "id, hash, prefix, analyst, role, created, expires, revoked"
 _MODULUS = 1 << 256
 _BALANCE = "account, period, prices, reserved, spent, granted"
+_MOVED = ", ".join(f"page.{name}" for name in _ROW.split(", "))
 _HOLD = "account, digest, at, analyst, atom, epoch, version, request, parts"
 _RESERVATIONS = f"SELECT {_HOLD} FROM holds"  # noqa: S608
+
+CREDENTIALS = {
+    KEYS: ("keys", "revoked", "id, hash, prefix, analyst, role, created, expires, revoked"),
+    SIGN_INS: ("sign_ins", "ended", "id, hash, key, analyst, role, began, ends, ended"),
+}
+"""By what a fence calls them: the table, the column that says when one was ended, and all columns."""
+
+_MOVEMENTS: Mapping[str, Movement] = {KEYS: "key", SIGN_INS: "sign-in"}
 
 
 class Books:
@@ -132,18 +147,24 @@ class Books:
         )
         return list(map(Row.of, texts))
 
-    def movements(self, analyst: str | None, *, before: int | None, rows: int) -> list[tuple[int, Row]]:
-        """The latest charges and grants, of one analyst or of all, each with its number among these rows only.
+    def movements(self, which: Movements, *, before: int | None, rows: int) -> list[tuple[int, Row, KeptRequest]]:
+        """The latest charges and grants, with what was asked; each has its number among these rows only.
 
         A number in the whole journal would show an analyst how much the others ask.
         """
-        which, whose = ("", ()) if analyst is None else ("AND analyst = ?", (analyst,))
-        of = f"FROM journal WHERE kind IN ('settle', 'keep', 'grant', 'recover') {which}"
-        end = before if before is not None else self.run(f"SELECT COUNT(*) {of}", *whose)[0][0] + 1
+        conditions, values = _conditions(which)
+        of = f"FROM journal WHERE {conditions}"
+        end = before if before is not None else self.run(f"SELECT COUNT(*) {of}", *values)[0][0] + 1
         first = max(end - rows, 1)
-        page = f"SELECT {_ROW} {of} ORDER BY sequence LIMIT ? OFFSET ?"
-        texts_of_rows = self.run(page, *whose, max(end - first, 0), first - 1)
-        return [(first + place, Row.of(texts)) for place, texts in enumerate(texts_of_rows)][::-1]
+        page = f"SELECT sequence, {_ROW} {of} ORDER BY sequence LIMIT ? OFFSET ?"
+        found = self.run(
+            f"SELECT {_MOVED}, request, sql FROM ({page}) AS page "  # noqa: S608
+            "LEFT JOIN questions ON questions.digest = page.digest "
+            f"AND questions.account = CASE page.analyst WHEN '' THEN page.account ELSE '{OWN}' || page.analyst END "
+            "ORDER BY page.sequence",
+            *(*values, max(end - first, 0), first - 1),
+        )
+        return [(first + at, Row.of(row[:-2]), _question(*row[-2:])) for at, row in enumerate(found)][::-1]
 
     def policies(self) -> list[tuple[str, dict[str, Any]]]:
         """When the policy was seen to have changed, and how: the oldest entry first."""
@@ -216,6 +237,26 @@ class Books:
         rows = self.run("SELECT receipt FROM answers WHERE account = ? AND digest = ?", account, digest)
         return rows[0][0] if rows else ""
 
+    def question(self, account: str, digest: str) -> KeptRequest:
+        """What an account asked under this digest."""
+        rows = self.run("SELECT request, sql FROM questions WHERE account = ? AND digest = ?", account, digest)
+        return _question(*rows[0]) if rows else KeptRequest()
+
+    def store_question(self, account: str, digest: str, request: Mapping[str, Any], sql: str) -> str | None:
+        """Store what an account asks, once. Returns the hash of its row, for the journal; None if it was stored."""
+        row = account, digest, json.dumps(request), sql
+        new = self.run(
+            "INSERT INTO questions (account, digest, request, sql) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (account, digest) DO NOTHING RETURNING digest",
+            *row,
+        )
+        return sha256(json.dumps(row)) if new else None
+
+    def question_hashes(self) -> dict[tuple[str, str], str]:
+        """The hash of each stored question, by its account and digest."""
+        rows = self.run("SELECT account, digest, request, sql FROM questions")
+        return {(row[0], row[1]): sha256(json.dumps(row)) for row in rows}
+
     def store_answer(self, account: str, digest: str, body: str, receipt: str) -> None:
         self.run(
             "INSERT INTO answers (account, digest, body, receipt) VALUES (?, ?, ?, ?) "
@@ -270,32 +311,45 @@ class Books:
         if change:
             self.run("UPDATE ledger SET calls = ?", f"{(int(self.calls_sum(), 16) + change) % _MODULUS:x}")
 
-    # -- API keys --
+    # -- API keys and sign-ins --
 
-    def revoke_key(self, name: str, at: str) -> None:
-        """End a key, and note it in the journal. A key that is not there stays away."""
-        self.run("UPDATE keys SET revoked = ? WHERE id = ?", at, name)
-        self.note_key(name, at)
+    def end_credential(self, kind: str, name: str, at: str, by: Actor | None = None) -> None:
+        """End a key or a sign-in, and note it in the journal. One that is not there stays away."""
+        table, column, _ = CREDENTIALS[kind]
+        self.run(f"UPDATE {table} SET {column} = ? WHERE id = ?", at, name)  # noqa: S608
+        self.note_credential(kind, name, at, by)
 
-    def revoked_keys(self) -> int:
-        """How many keys are revoked. It never falls."""
-        [(revoked,)] = self.run("SELECT COUNT(revoked) FROM keys")
-        return int(revoked)
+    def count_ended(self, kind: str) -> int:
+        """How many keys are revoked, or sign-ins ended before their time. It never falls."""
+        table, column, _ = CREDENTIALS[kind]
+        [(ended,)] = self.run(f"SELECT COUNT({column}) FROM {table}")  # noqa: S608
+        return int(ended)
 
-    def noted_keys(self) -> dict[str, str | None]:
-        """The hash of each key's row as the journal noted it last, by the id of the key."""
-        rows = self.run("SELECT note FROM journal WHERE kind = 'key' ORDER BY sequence")
+    def noted_credentials(self, kind: str) -> dict[str, str | None]:
+        """The hash of each row as the journal noted it last, by the id of the key or the sign-in."""
+        rows = self.run("SELECT note FROM journal WHERE kind = ? ORDER BY sequence", _MOVEMENTS[kind])
         return {note["id"]: note["sha256"] for note in (json.loads(text) for (text,) in rows)}
 
-    def note_key(self, name: str, at: str) -> None:
-        """Write a key that was created or changed to the journal; without a hash, if its row is gone."""
-        note = {"id": name, "sha256": self.key_hashes(name).get(name)}
-        self.append(Row(at, "key", "", "", note=json.dumps(note)))
+    def key_actors(self) -> dict[str, list[Actor | None]]:
+        """Who created each key, and who revoked it, by its id; None where the journal does not say."""
+        actors: dict[str, list[Actor | None]] = {}
+        for (text,) in self.run("SELECT note FROM journal WHERE kind = 'key' ORDER BY sequence"):
+            note = json.loads(text)
+            actors.setdefault(note["id"], []).append(Actor(**note["by"]) if "by" in note else None)
+        return actors
 
-    def key_hashes(self, name: str | None = None) -> dict[str, str]:
-        """The hash of the row of each key, or of one, by the id of the key."""
+    def note_credential(self, kind: str, name: str, at: str, by: Actor | None = None) -> None:
+        """Write one that was created or changed to the journal, and who did it; no hash, if its row is gone."""
+        note: dict[str, Any] = {"id": name, "sha256": self.credential_hashes(kind, name).get(name)}
+        if by is not None:
+            note["by"] = by.to_dict()
+        self.append(Row(at, _MOVEMENTS[kind], "", "", note=json.dumps(note)))
+
+    def credential_hashes(self, kind: str, name: str | None = None) -> dict[str, str]:
+        """The hash of the row of each, or of one, by its id."""
+        table, _, columns = CREDENTIALS[kind]
         which, values = ("", ()) if name is None else ("WHERE id = ?", (name,))
-        return {row[0]: rows_hash([row]) for row in self.run(f"SELECT {_KEY} FROM keys {which}", *values)}  # noqa: S608
+        return {row[0]: rows_hash([row]) for row in self.run(f"SELECT {columns} FROM {table} {which}", *values)}  # noqa: S608
 
     # -- reservations --
 
@@ -360,6 +414,23 @@ def rows_hash(rows: Iterable[Sequence[str | int | None]]) -> str:
     for row in sorted(map(json.dumps, rows)):
         hashed.update(row.encode() + b"\n")
     return hashed.hexdigest()
+
+
+def _conditions(which: Movements) -> tuple[str, list[str]]:
+    """The condition that journal rows must meet to be listed, and its values."""
+    kinds = ", ".join("?" * len(which.kinds))
+    conditions, values = [f"kind IN ({kinds})"], [*map(str, which.kinds)]
+    for condition, value in (("analyst = ?", which.analyst), ("at >= ?", which.since), ("at < ?", which.until)):
+        if value:
+            conditions.append(condition)
+            values.append(value)
+    if which.own:
+        conditions.append(f"analyst <> '' AND account = '{OWN}' || analyst")
+    return " AND ".join(conditions), values
+
+
+def _question(request: str | None, sql: str | None) -> KeptRequest:
+    return KeptRequest(None if request is None else json.loads(request), sql or None)
 
 
 def _reservation(texts: tuple[Any, ...]) -> Reservation:

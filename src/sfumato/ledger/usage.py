@@ -7,6 +7,7 @@ that the analyst has seen. So it is for owners and auditors only.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -19,7 +20,7 @@ from sfumato.accounting import NOTHING, Charge
 from sfumato.config import Config
 from sfumato.errors import InvalidArgument
 from sfumato.ledger.ledger import Ledger
-from sfumato.ledger.types import OWN, moment_text, read_charge
+from sfumato.ledger.types import OWN, Standing, moment_text, read_charge
 
 DEFAULT_DAYS, MAX_DAYS, MAX_BUDGETS = 31, 366, 10
 MONTH = 31
@@ -27,11 +28,7 @@ MONTH = 31
 PARTS = ("information", "calls", "either")
 """What can be exceeded: one part of a budget, or either of them."""
 
-ENFORCED = (
-    "enforced budgets hide what analysts would have asked: no analyst can exceed them, so larger ones look sufficient "
-    'for all. Set mode = "track" for a while, then look again'
-)
-WHOLE = "the current month is not complete: the numbers of its later days can still rise"
+ENFORCED, MONTH_INCOMPLETE = "enforced-budgets", "month-incomplete"  # codes of notes; their texts are in wire/notes.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,9 @@ def overview(ledger: Ledger, config: Config, since: date, until: date, *, budget
     sums = usage(ledger, since, until)
     notes = [ENFORCED] if any(config.budgets[who.budget].mode == "enforce" for who in config.analysts.values()) else []
     rows = [*sums.earlier, *sums.rows]
-    return Overview(sums, forecast(rows, budgets or own_budgets(config), since=_month(since), notes=[*notes, WHOLE]))
+    return Overview(
+        sums, forecast(rows, budgets or own_budgets(config), since=_month(since), notes=[*notes, MONTH_INCOMPLETE])
+    )
 
 
 def usage(ledger: Ledger, since: date, until: date) -> Usage:
@@ -175,6 +174,37 @@ def _check_range(since: date, until: date) -> None:
 
 def _month(day: date) -> date:
     return day.replace(day=1)
+
+
+# -- the pace of an account --
+
+
+def find_dry_day(standing: Standing, since: date, today: date) -> date | None:
+    """The day on which an account has nothing left of a part, if each day costs what the days from `since` cost.
+
+    None where it has enough until it resets. Of an account that is tracked, it is the day on which an enforced budget
+    would be exhausted.
+    """
+    passed = (today - since).days + 1
+    days = []
+    for part in ("information", "calls"):
+        used = getattr(standing.spent, part) + getattr(standing.reserved, part)
+        if used > 0:
+            days.append(max(math.ceil(getattr(standing.left, part) * passed / used), 0))
+    if not days or min(days) > (date.max - today).days:
+        return None
+    dry = today + timedelta(days=min(days))
+    return dry if standing.resets is None or dry < standing.resets or not min(days) else None
+
+
+def first_days(ledger: Ledger) -> dict[str, date]:
+    """The day of the first charge of each account that never resets."""
+    with ledger.reading("upkeep") as books:
+        rows = books.run(
+            "SELECT account, MIN(at) FROM journal WHERE period = '' AND kind IN ('reserve', 'settle', 'recover') "
+            "AND account <> '' GROUP BY account"
+        )
+    return {account: date.fromisoformat(at[:10]) for account, at in rows}
 
 
 # -- the journal --

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -42,6 +43,11 @@ class KnownNoise(Mechanism):
     @property
     def reserve(self) -> Charge:
         return Charge(self.max_groups)
+
+    def list_error95(self, groups: int) -> int:
+        """Wider for a part of the groups: those that are shown are the ones whose noise was high (the proof page)."""
+        shown = min(self.k or groups, groups)
+        return self.noise.half_width(float(1 - Fraction(shown, 20 * groups)))
 
     def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
         keys, exact = known_domain(counts)
@@ -123,6 +129,46 @@ class KnownGumbel(Ranking):
             complete=len(picked) == len(keys),
             error95=self.error95,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicGroups(Mechanism):
+    """The groups of a public domain, in their order and without a count. Nothing of the data is in it.
+
+    Guarantee: 0-DP: it does not look at the counts. No unit, no call.
+    Assumes:   the domain is public.
+    Source:    post-processing of nothing. Proof: proofs/measures.md.
+    """
+
+    name = "public_groups"
+    noise_parameters = ()
+
+    k: int
+
+    @property
+    def noise(self) -> Noise:
+        raise NotImplementedError("public groups have no noise")
+
+    @property
+    def error95(self) -> None:
+        return None
+
+    def steps(self, rows: int, *, stopped: bool) -> tuple[Step, ...]:
+        return ()
+
+    @property
+    def worst(self) -> tuple[Step, ...]:
+        return ()
+
+    @property
+    def reserve(self) -> Charge:
+        return Charge()
+
+    def release(self, counts: Mapping[K, int], rng: Rng) -> Release[K]:
+        keys, _ = known_domain(counts)
+        shown = keys[: self.k]
+        rows = tuple((key, None) for key in shown)
+        return Release(self.name, rows, (), self.reserve, complete=len(shown) == len(keys))
 
 
 def known_laplace(

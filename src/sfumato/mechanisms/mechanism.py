@@ -1,6 +1,6 @@
 """What every mechanism is: a record of its parameters that knows its charge and its error before the data.
 
-|                                | at most max_groups groups a person         | any number of groups a person |
+|                                | at most max_groups groups per person       | any number per person         |
 |--------------------------------|--------------------------------------------|-------------------------------|
 | the domain is public           | `known_laplace`, `known_gaussian`          | `known_gumbel`                |
 | the domain is part of the data | `unknown_laplace`, `unknown_gaussian`      | `unknown_gumbel`              |
@@ -25,7 +25,7 @@ from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Noise, blamed_on
 from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.release import K, Release, Step
-from sfumato.mechanisms.stream import Field, context
+from sfumato.mechanisms.stream import ContextField, context
 
 CountNoise: TypeAlias = Literal["laplace", "gaussian"]
 Start: TypeAlias = Literal["zero", "cutoff"]
@@ -53,6 +53,11 @@ class ShownSizes(NamedTuple):
     half: int
     most: int
     above: Start
+
+    @property
+    def rarely(self) -> int:
+        """Smaller groups are shown at most one time in 20: the noise is symmetric, so `half` is in the middle."""
+        return max(2 * self.half - self.most, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +135,13 @@ class Mechanism(ABC):
         """The half-width that holds with 95 % for one count; None where no count is released."""
         return self.noise.half_width()
 
+    def list_error95(self, groups: int) -> int | None:
+        """The half-width for the counts of a list out of so many `groups`.
+
+        Of the counts that are shown, one in 20 is outside it on average.
+        """
+        return self.error95
+
     @property
     def visible(self) -> ShownSizes | None:
         """How large a group must be to be shown; None where no group is withheld for its size."""
@@ -146,7 +158,7 @@ class Mechanism(ABC):
 
     def fingerprint(self) -> bytes:
         """The mechanism and everything its noise depends on, as bytes: whatever k is, one noise, one fingerprint."""
-        parameters: dict[str, Field] = {name: getattr(self, name) for name in self.noise_parameters}
+        parameters: dict[str, ContextField] = {name: getattr(self, name) for name in self.noise_parameters}
         return context(mechanism=self.name, version=1, epsilon=self.epsilon, tau=self.tau, **parameters)
 
 

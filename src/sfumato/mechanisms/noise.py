@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.numbers import rational
 from sfumato.errors import InvalidArgument
-from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words, decimal
+from sfumato.mechanisms.stream import BLOCK, Stream, Uniform, Words64, decimal
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -70,6 +70,10 @@ class Noise(ABC):
     @abstractmethod
     def difference_tail(self, n: int) -> float:
         """P[X - Y >= n] for two independent draws and n >= 0, rounded up."""
+
+    def characteristic(self, angles: Floats) -> Floats:
+        """E[cos(angle * X)]."""
+        raise NotImplementedError(f"{self.family} noise is not added up")
 
     def tail(self, n: int) -> float:
         """P[X >= n], rounded up."""
@@ -259,7 +263,7 @@ def blamed_on(argument: str) -> Iterator[None]:
         raise InvalidArgument(argument, f"asks for noise that cannot be drawn; its {error}") from None
 
 
-def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Words) -> Integers:
+def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Words64) -> Integers:
     """|X| for each of the words at `places` of lane 0: floor(t), t = scale * (ln(2 / (1 + a)) - ln U)."""
     head = words.view(np.int64) & _HEAD
     b = float(scale)
@@ -279,7 +283,7 @@ def _magnitudes(stream: Stream, places: slice, scale: Fraction | int, words: Wor
     return magnitudes
 
 
-def _apply_signs(magnitudes: Integers, words: Words) -> Integers:
+def _apply_signs(magnitudes: Integers, words: Words64) -> Integers:
     """Negated in place where the word's first bit is set; the rest of it made the magnitude."""
     sign = words.view(np.int64) >> _SIGN  # 0 or -1, and ~x + 1 is -x
     magnitudes ^= sign

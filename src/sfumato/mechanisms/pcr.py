@@ -37,6 +37,9 @@ WITHIN = Fraction(329, 200)
 COUNT_ALONE = Fraction(11, 10)
 """Of the count without its pass it is so many deviations at least: what the pass tells depends on a model."""
 
+COARSEST = Fraction(3, 10)
+"""With more noise than this relative error needs, what tells a count is mostly the model of the passes."""
+
 SMALLEST = Fraction(9, 10)
 """Most counts that stand out are at least this part of the distance to the bottom element."""
 
@@ -121,7 +124,9 @@ class PrivateCountRelease:
     Guarantee: the zCDP ledger of (rho, delta): (eps, delta + delta')-DP for every delta' > 0 with
                eps = `zcdp_epsilon(rho, delta')`, however many groups a person is in.
     Assumes:   counts of distinct people: adding a person changes each count by 0 or 1.
-    Error:     at least 90 % of counts are within `relative_error` of the truth, and 95 % in their intervals.
+    Error:     at least 90 % of counts are within `relative_error` of the truth, and 95 % in their intervals, up to a
+               `relative_error` of `COARSEST`. Beyond it intervals rest on the model of the passes: at 1 they hold
+               85 to 92 %. Counts are whole: where a `relative_error` is a few people, 82 to 90 % are within it.
     Source:    Rogers (2024), Algorithm 2, with its loop condition, its delta, its cutoff and its noise corrected, each
                pass as one race, finer passes, and counts pooled with them. Proof: proofs/pcr.md.
 

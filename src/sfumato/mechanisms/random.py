@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sfumato.accounting.numbers import Number, rational, whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise
-from sfumato.mechanisms.stream import Field, Stream, context
+from sfumato.mechanisms.stream import ContextField, Stream, context
 
 MAX_SIZE = 2**30
 
@@ -53,7 +53,7 @@ class Rng:
     def __repr__(self) -> str:
         return "Rng.system()" if self._seed is None else "Rng.keyed(...)"
 
-    def child(self, encoded: bytes = b"", /, **fields: Field) -> Rng:
+    def child(self, encoded: bytes = b"", /, **fields: ContextField) -> Rng:
         """The source for one purpose. Of a keyed source: a function of its key, its context and `fields`.
 
         `encoded` is the `context` of the fields, where that is known already.
@@ -62,7 +62,7 @@ class Rng:
             return self
         return Rng(hmac.digest(self._seed, b"child" + (encoded or context(**fields)), "sha256"))
 
-    def stream(self, **fields: Field) -> Stream:
+    def stream(self, **fields: ContextField) -> Stream:
         """The words for one purpose, likewise."""
         if self._seed is None:
             return Stream(os.urandom(32))

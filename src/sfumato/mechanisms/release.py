@@ -6,13 +6,13 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from sfumato.accounting.charges import NOTHING, Charge
+from sfumato.accounting.charges import Charge, total_charge
 from sfumato.accounting.numbers import whole
 from sfumato.errors import InvalidArgument
 
 K = TypeVar("K", bound=Hashable)
 
-ProblemType: TypeAlias = Literal["call", "cutoff", "pick", "count", "stop", "histogram"]
+StepKind: TypeAlias = Literal["call", "cutoff", "pick", "count", "stop", "histogram", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Step:
     count. Equal steps of one stored ranking are one revelation, and are paid for once.
     """
 
-    kind: ProblemType
+    kind: StepKind
     charge: Charge
     place: int = 0
     noise: str = ""
@@ -33,12 +33,12 @@ class Step:
 class Release(Generic[K]):
     """A private answer: everything in it may leave.
 
-    `rows` are (item, noisy count) in noisy order; without counts the second part is None. `stopped` says
-    that the bottom element (or a noisy threshold), and not k, ended the list; `complete` that it holds the
-    whole of a public domain. `threshold` is that of the noisy counts, where one is released. `error95` is the
-    half-width that holds with 95 % for one count; where a threshold on the noisy counts chose the rows, those
-    close to it were lucky and are more often too high. `reserve` is the worst case, known before the first row
-    was read; `steps` add up to the actual `charge`.
+    `rows` are (item, noisy count) in noisy order; without counts the second part is None. `stopped` says that the
+    bottom element (or a noisy threshold), and not k, ended the list; `complete` that it holds the whole of a public
+    domain. `threshold` is that of the noisy counts, where one is released. `error95` is the half-width that holds with
+    95 % for one count. Where the noisy counts chose the rows, those that were lucky are more often too high: close to a
+    threshold, or among the first of a histogram (`Mechanism.list_error95`). `reserve` is the worst case, known before
+    the first row was read; `steps` add up to the actual `charge`.
     """
 
     mechanism: str
@@ -53,7 +53,7 @@ class Release(Generic[K]):
     @property
     def charge(self) -> Charge:
         """What was revealed, added up."""
-        return sum((step.charge for step in self.steps), NOTHING)
+        return total_charge(step.charge for step in self.steps)
 
     def prefix(self, k: int) -> Release[K]:
         """The answer as if `k` rows had been asked for: the head of this one and the steps behind it."""
@@ -67,7 +67,7 @@ class Release(Generic[K]):
             self,
             rows=self.rows[:k],
             steps=tuple(steps),
-            reserve=sum([step.charge for step in steps], NOTHING),  # a full list costs its worst case
+            reserve=total_charge(step.charge for step in steps),  # a full list costs its worst case
             stopped=False,
             complete=self.complete and k == len(self.rows),
         )
@@ -83,4 +83,4 @@ class Release(Generic[K]):
 
     def newly(self, paid: Collection[Step]) -> Charge:
         """What this answer costs an analyst who has paid for the steps `paid` of the same ranking."""
-        return sum((step.charge for step in self.steps if step not in paid), NOTHING)
+        return total_charge(step.charge for step in self.steps if step not in paid)

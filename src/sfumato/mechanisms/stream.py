@@ -2,7 +2,7 @@
 
 A `Stream` is AES-256 in counter mode. Its words are addressed, not consumed: word `index` of lane `lane`
 is always the same 64 bits, so a draw that needs a closer look finds its further digits in a higher lane
-without moving anybody else's. That is what makes a draw a function of (key, place) and nothing else.
+without moving those of others. That is what makes a draw a function of (key, place) and nothing else.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sfumato.accounting.numbers import rational
 from sfumato.errors import InvalidArgument
 
-Words: TypeAlias = NDArray[np.uint64]
-Field: TypeAlias = "str | bytes | bool | int | float | Fraction | Sequence[Field] | None"
+Words64: TypeAlias = NDArray[np.uint64]
+ContextField: TypeAlias = "str | bytes | bool | int | float | Fraction | Sequence[ContextField] | None"
 
 BLOCK = 2**15
 """Draws are made this many at a time: their arrays stay in the cache."""
@@ -42,7 +42,7 @@ class Stream:
     def __init__(self, key: bytes) -> None:
         self._cipher = algorithms.AES256(key)
 
-    def words(self, lane: int, start: int, count: int) -> Words:
+    def words(self, lane: int, start: int, count: int) -> Words64:
         """Words `start` to `start + count - 1` of `lane`."""
         block, odd = divmod(start, 2)
         counter = modes.CTR((lane << 64 | block).to_bytes(16, "big"))
@@ -106,7 +106,7 @@ def decimal(value: Fraction, context: Context) -> Decimal:
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def context(**fields: Field) -> bytes:
+def context(**fields: ContextField) -> bytes:
     """Encode named fields as bytes, injectively: different fields or values give different bytes.
 
     Every name and value is written with its kind and its length, names in order, so no two sets of fields
@@ -121,7 +121,7 @@ def context(**fields: Field) -> bytes:
     return b"".join(parts)
 
 
-def _encode(name: str, value: Field, depth: int = 0) -> bytes:
+def _encode(name: str, value: ContextField, depth: int = 0) -> bytes:
     if isinstance(value, str):
         kind, payload = b"s", value.encode("utf-8", "surrogatepass")
     elif value is None:

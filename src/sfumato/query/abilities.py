@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -18,9 +19,11 @@ class Abilities:
     """What an engine can do. What it cannot do is refused by `policy check`, at the start, or when a question is read.
 
     `every_group`: it returns all groups of a query, however many there are, and fails otherwise. `nested`: it runs
-    queries over queries, and windows, so that a query can bound what one person adds. `keys`: the types of columns that
+    queries over queries, and windows, by which a query bounds what one person adds. `keys`: the types of columns that
     it can group by. `conditional_sums`: it adds up several statistics of a report in one query. `text_order`: what
     decides between groups of one size, and how text is compared; the order by code point is the one of Python.
+    `functions`: those of one row that it computes as all engines do. `values`: it computes sums, means, variances and
+    quantiles of bounded values exactly. `name` is its own.
     `completeness` and `releases`: how it is known that no row was left out, and how releases read rows, in words.
     """
 
@@ -29,6 +32,9 @@ class Abilities:
     keys: frozenset[Type] = frozenset(get_args(Type))
     conditional_sums: bool = True
     text_order: TextOrder = "code points"
+    functions: frozenset[str] = frozenset()
+    values: bool = False
+    name: str = "this engine"
     completeness: str = "a query reads all rows, or fails"
     releases: str = "none"
 
@@ -54,11 +60,28 @@ class Abilities:
             return ""
         return 'its engine has no nested queries, so a person\'s rows cannot be bounded; use { count = "units" }'
 
+    def values_problem(self, word: str) -> str:
+        """Why a statistic of values cannot be computed, in words."""
+        return (
+            f"{word} cannot be asked here: {self.name} is not known to compute it as other engines do; ask of a copy "
+            "of the rows in Parquet, DuckDB or PostgreSQL"
+        )
+
     def bound_problem(self, column: str, bound: Value | None) -> str:
         """Why a column cannot be compared with the end of a range, in words; "" where it can."""
         if self.text_order == "code points" or not isinstance(bound, str) or max(bound, default="") <= LAST_ALIKE:
             return ""
         return f"{column} is compared with a range, and its engine orders {max(bound)!r} in another place; use a list"
+
+    def function_problem(self, expression: str, functions: Collection[str]) -> str:
+        """Why an expression cannot be computed, in words; "" where it can."""
+        missing = sorted({*functions} - self.functions)
+        if not missing:
+            return ""
+        return (
+            f"{expression[:60]} cannot be asked here: {self.name} is not known to compute {missing[0]} as other "
+            "engines do; ask the owner for a view that has it as a column"
+        )
 
     def cap_problem(self) -> str:
         """Why a person's events in a report cannot be capped, in words; "" where they can."""

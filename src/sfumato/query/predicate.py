@@ -206,11 +206,12 @@ def prune(predicate: Predicate) -> Predicate:
     return once if once == predicate else prune(once)  # the parts that are left may exclude one another now
 
 
-def size(predicate: Predicate) -> int:
-    """How many intervals, leaves and branches a filter has."""
+def extent(predicate: Predicate) -> tuple[int, int]:
+    """How many intervals, leaves and branches a filter has, and how many branches are inside each other."""
     if isinstance(predicate, In):
-        return 1 + len(predicate.values.intervals)
-    return 1 + sum(map(size, predicate.parts))
+        return 1 + len(predicate.values.intervals), 0
+    extents = [extent(part) for part in predicate.parts]
+    return 1 + sum(size for size, _ in extents), 1 + max((depth for _, depth in extents), default=0)
 
 
 def columns_of(predicate: Predicate) -> Iterator[str]:
@@ -225,11 +226,6 @@ def sets_of(predicate: Predicate) -> Iterator[tuple[str, Values]]:
         return
     for part in predicate.parts:
         yield from sets_of(part)
-
-
-def depth(predicate: Predicate) -> int:
-    """How many branches are inside each other."""
-    return 0 if isinstance(predicate, In) else 1 + max(map(depth, predicate.parts), default=0)
 
 
 def _prune_once(predicate: Predicate) -> Predicate:

@@ -26,7 +26,12 @@ from sfumato.types import Value
 
 Where: TypeAlias = Mapping[str, Any]
 
+CATALOG, SCHEMA = "sfumato", "main"
+SCHEMAS = frozenset((SCHEMA, "public", "sfumato"))
+"""The one schema, by the names that tools give it. A table may be named with it."""
+
 MAX_DEPTH = 20
+MAX_MEASURES = 20
 MAX_VALUES = 1000
 MAX_PARTS = 2000
 MAX_NODES = 5 * MAX_PARTS  # a part of a canonical filter is written as five nodes at most, so it can be read back
@@ -45,6 +50,7 @@ class TopK:
     """The `k` largest groups; the longest list the policy allows where `k` is None.
 
     Without `counts` it is the groups alone, in the same order: where each is picked on its own, for half the price.
+    `measures` are further ones of the same groups: names of the policy, or aggregates such as "AVG(amount)".
     """
 
     kind: ClassVar[str] = "top_k"
@@ -55,6 +61,7 @@ class TopK:
     where: Where | Predicate | None = None
     k: int | None = None
     counts: bool = True
+    measures: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class Histogram:
     by: str | Sequence[str]
     measure: str
     where: Where | Predicate | None = None
+    measures: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,7 @@ class Total:
     table: str
     measure: str
     where: Where | Predicate | None = None
+    measures: Sequence[str] = ()
 
 
 Request: TypeAlias = TopK | Histogram | Total

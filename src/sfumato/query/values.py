@@ -6,6 +6,7 @@ spelling. A value that does not fit its column is refused with the column's name
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,8 @@ from sfumato.errors import NotSupported
 from sfumato.types import MAX_INTEGER, MAX_PLACES, TYPES, TooManyDigits, Type, Value
 
 MAX_EXACT = 2**53  # a larger integer is text in JSON: many readers would round it
+
+_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}([-/.]|$)|\d{1,2}[-/.]\d{1,2}[-/.]\d{2})")
 
 
 def read_value(column: str, kind: Type, raw: Any) -> Value:
@@ -61,3 +64,17 @@ def spelling(value: Value) -> str:
     if isinstance(value, datetime):
         return f"timestamp {value.isoformat(timespec='microseconds')}"
     return f"{type(value).__name__} {value}"
+
+
+def check_no_date(column: str, bound: object) -> None:
+    """Refuse to compare text by its order with something that looks like a date."""
+    if looks_like_date(bound):
+        raise NotSupported(
+            f"{column} is text, and text is ordered by its characters, not by time; ask the owner for a view in which "
+            f"it is a date, or compare CAST({column} AS DATE) where it is written as 2026-11-15"
+        )
+
+
+def looks_like_date(value: object) -> bool:
+    """Whether text has the form of a day, at its beginning: 2026-11-15, 15.11.2026, 11/15/26."""
+    return isinstance(value, str) and _DATE.match(value) is not None

@@ -1,8 +1,9 @@
 """How the budget of an aggregates release is divided: everything that follows from parameters and released values.
 
-    census of all keys          a twentieth, where it decides something or describes a number
+    census of all keys          where it decides something or describes a number: a twentieth if it chooses L, else a
+                                fortieth
     selection of keys           as much as a statistic, or what the caller says; nothing where keys are public
-    census of released keys     a twentieth, where something is measured on them and a person may have more than L
+    census of released keys     as much, where something is measured on them and a person may have more than L
     bounds                      a tenth, where some are to be found
     statistics                  the rest, in equal parts
 
@@ -19,9 +20,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sfumato.accounting.gaussian import GaussianStep
+from sfumato.accounting.naming import NamingPart
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.census import KeyCensus
+from sfumato.mechanisms.estimates import Share
 from sfumato.mechanisms.key_selection import GaussianRule, KeyRule, ThresholdRule
 from sfumato.mechanisms.weighted_selection import WeightedRule
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, Estimand
@@ -37,15 +40,15 @@ from sfumato.release.selection import (
     describe_rule,
     halfway,
 )
-from sfumato.release.statistics.base import Share, Statistic, describe_law
+from sfumato.release.statistics.base import Statistic, describe_law
 from sfumato.release.statistics.numeric import Numeric
 from sfumato.release.statistics.units import Units
 
 if TYPE_CHECKING:
     from sfumato.release.aggregates import Aggregates
 
-CENSUS = Fraction(1, 20)
-"""What each census takes of the budget."""
+CENSUS, CHOOSING = Fraction(1, 40), Fraction(1, 20)
+"""What each census takes of the budget, and what it takes where it chooses L."""
 
 FINDING = Fraction(1, 10)
 """What finding bounds takes of the budget, all together."""
@@ -55,12 +58,14 @@ FINDING = Fraction(1, 10)
 class NoiseBudget:
     """What a plan may spend: `amount` is rho of Gaussian noise or, with `epsilon`, epsilon of Laplace noise.
 
-    `delta` is for naming keys. `epsilon` is that of all steps together, also of those that are paid already.
+    `delta` is for naming keys. `epsilon` is that of all steps together, also of those that are paid already. `counting`
+    is the share that each census takes.
     """
 
     amount: Fraction
     delta: Fraction
     epsilon: Fraction | None = None
+    counting: Fraction = CENSUS
 
     @property
     def is_pure(self) -> bool:
@@ -71,7 +76,7 @@ class NoiseBudget:
 
     def census(self, keys: int | None = None) -> KeyCensus:
         """The census that this budget pays; `keys` is how many there are in all, where that is public."""
-        amount = CENSUS * self.amount
+        amount = self.counting * self.amount
         return KeyCensus(rho=self.rho(amount), keys=keys, epsilon=amount if self.is_pure else None)
 
     def rho(self, amount: Fraction) -> Fraction:
@@ -155,7 +160,7 @@ class AggregatePlan:
     def _rest(self) -> Fraction:
         """For selection and statistics. Selection comes before it is known whether released keys have a census."""
         censuses = (self.census is not None and self.prepaid is None) + self._may_take_released
-        return (1 - censuses * CENSUS) * self.budget.amount - self._finding
+        return (1 - censuses * self.budget.counting) * self.budget.amount - self._finding
 
     @property
     def selecting(self) -> Fraction:
@@ -172,7 +177,7 @@ class AggregatePlan:
         measured = self._measured
         left = self._rest - self.selecting
         if self._may_take_released and self.released_census is None:
-            left += CENSUS * self.budget.amount
+            left += self.budget.counting * self.budget.amount
         return {each: self.budget.share(left / len(measured), self.max_keys) for each in measured}
 
     def finders(self) -> dict[Numeric, NumericBounds]:
@@ -251,12 +256,15 @@ class AggregatePlan:
         """
         return [self, replace(self, found=1), replace(self, chosen=1)] if self._measured else [self]
 
-    def steps(self) -> list[GaussianStep]:
-        """All of its Gaussian noise."""
-        steps = [step for rule in self.rules for step in gaussian_steps(rule)]
-        steps += [step for statistic, share in self.shares().items() for step in statistic.steps(share)]
-        censuses = (None if self.prepaid else self.census, self.released_census)
-        return steps + [step for census in censuses if census for step in census_steps(census)]
+    def parts(self) -> list[NamingPart]:
+        """All of its Gaussian noise, in the order in which it is drawn, and the delta of naming keys."""
+        after = [step for statistic, share in self.shares().items() for step in statistic.steps(share)]
+        return [
+            *(NamingPart(census_steps(census)) for census in (self.census,) if census and not self.prepaid),
+            *(NamingPart(gaussian_steps(rule), rule.delta) for rule in self.rules),
+            *(NamingPart(census_steps(census)) for census in (self.released_census,) if census),
+            NamingPart(tuple(after)),
+        ]
 
     def errors(self) -> list[float]:
         """What is to be small: the people that a key needs, and the deviation of the noise on every sum."""

@@ -32,27 +32,29 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from sfumato.accounting.gaussian import GaussianLoss, largest_rho
+from sfumato.accounting.gaussian import largest_rho
+from sfumato.accounting.naming import NamingLoss
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.census import BOUNDS, MAX_SEEN, KeysPerPerson
 from sfumato.mechanisms.noise import Integers
-from sfumato.release.aggregate_plan import AggregatePlan, NoiseBudget
+from sfumato.release.aggregate_plan import CENSUS, CHOOSING, AggregatePlan, NoiseBudget
 from sfumato.release.estimand import ALL_KEYS, RELEASED_KEYS, bounding_record
 from sfumato.release.guarantee import ReleaseGuarantee, Spending
 from sfumato.release.measurement import Bounded, build_table, describe_bounds, with_found_bounds
-from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
+from sfumato.release.request import ProgressCallback, ReleaseRequest, Rows, describe, without_bounds
 from sfumato.release.selection import WEIGHTED, Selection, select_by_weights, select_keys
-from sfumato.release.statistics.base import Column, SummedStatistic
+from sfumato.release.statistics.base import Series, SummedStatistic
 from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 Pipeline: TypeAlias = Literal["plume", "naive", "fast"]
 
-Noise: TypeAlias = Literal["gaussian", "laplace", "either"]
+NoiseKind: TypeAlias = Literal["gaussian", "laplace", "either"]
 
-ALGORITHM = "sfumato-aggregates/5"
-"""In digests and statements. 4 had Laplace noise with other ends; 3 had another order of keys; 2 had no weights, no
-exact accounting and no Laplace noise; 1 had no census, and is not named there."""
+ALGORITHM = "sfumato-aggregates/6"
+"""In digests and statements. 5 had a larger census, and added the delta of names to that of noise; 4 had Laplace noise
+with other ends; 3 had another order of keys; 2 had no weights, no exact accounting and no Laplace noise; 1 had no
+census, and is not named there."""
 
 MAX_DROPPED = Fraction(1, 20)
 """With `max_keys="auto"`, about so many (person, key) pairs are dropped at most."""
@@ -79,7 +81,7 @@ class Aggregates(ReleaseRequest):
     pipeline: Pipeline = "plume"
     rebound: bool | None = None
     public: bool = False
-    noise: Noise = "gaussian"
+    noise: NoiseKind = "gaussian"
 
     @property
     def method(self) -> str:
@@ -114,7 +116,8 @@ class Aggregates(ReleaseRequest):
         second = {"algorithm": "sfumato-aggregates/2", **self._since_census}
         third = {**second, "algorithm": "sfumato-aggregates/3", "noise": self.noise}
         fourth = {**third, "algorithm": "sfumato-aggregates/4"}
-        with_census = (fourth, third, second)
+        fifth = {**third, "algorithm": "sfumato-aggregates/5"}
+        with_census = (fifth, fourth, third, second)
         return with_census if self.within_max_keys else (*with_census, self._asked)
 
     @property
@@ -152,9 +155,9 @@ class Aggregates(ReleaseRequest):
         """For all steps, and for the census that decides which noise the others have."""
         asked, guarantee = self.guarantee.asked, self.guarantee
         if self.noise != "gaussian" and asked is not None:
-            return NoiseBudget(asked, self._whole_delta, epsilon=asked)
+            return NoiseBudget(asked, self._whole_delta, epsilon=asked, counting=self._counting)
         if not self.is_exact or asked is None:
-            return NoiseBudget(guarantee.rho, guarantee.delta)
+            return NoiseBudget(guarantee.rho, guarantee.delta, counting=self._counting)
         bounds = (self.max_keys,) if self.max_keys else (BOUNDS[0], MAX_SEEN)
         branches = (False, True) if self._recounts is None else (self._recounts,)
         plans = [partial(AggregatePlan, self, bound, recounts) for bound in bounds for recounts in branches]
@@ -167,13 +170,20 @@ class Aggregates(ReleaseRequest):
 
     def _exact_budget(self, plans: Sequence[Callable[[NoiseBudget], AggregatePlan]], epsilon: Fraction) -> NoiseBudget:
         """The largest with which all of these plans, one of which is followed, have this epsilon."""
-        delta, spare = self.guarantee.delta, self.guarantee.epsilon_delta - self.guarantee.delta
+        named = self.guarantee.delta
 
-        def loss(rho: Fraction) -> GaussianLoss:
-            steps = [each.steps() for plan in plans for each in plan(NoiseBudget(rho, delta)).possible()]
-            return GaussianLoss(tuple(steps[0])) if len(steps) == 1 else GaussianLoss.of_any(steps)
+        def budget(rho: Fraction) -> NoiseBudget:
+            return NoiseBudget(rho, named, counting=self._counting)
 
-        return NoiseBudget(largest_rho(loss, epsilon, spare), delta)
+        def loss(rho: Fraction) -> NamingLoss:
+            return NamingLoss.of_any([each.parts() for plan in plans for each in plan(budget(rho)).possible()])
+
+        return budget(largest_rho(loss, epsilon, self.guarantee.epsilon_delta, named))
+
+    @property
+    def _counting(self) -> Fraction:
+        """What a census takes of the budget."""
+        return CENSUS if self.max_keys else CHOOSING
 
     @cached_property
     def is_exact(self) -> bool:
@@ -255,7 +265,7 @@ class Aggregates(ReleaseRequest):
                 plan = AggregatePlan(self, max_keys, recounts, self.budget)
                 (plan if self.noise != "either" else self._after_census(plan)).check()
 
-    def table(self, rows: Rows, progress: Progress) -> Released:
+    def table(self, rows: Rows, progress: ProgressCallback) -> Released:
         plan, census = self._choose_plan(rows)
         bounding = [] if census is None else [bounding_record(ALL_KEYS, plan.selection_max_keys, census)]
         progress("selecting keys", 0)
@@ -286,7 +296,7 @@ class Aggregates(ReleaseRequest):
         census = self.budget.census().release(people, rows.rng.child(census=ALL_KEYS))
         return self.plan(self.max_keys or census.smallest_bound(MAX_DROPPED), census), census
 
-    def _select(self, plan: AggregatePlan, rows: Rows) -> tuple[Integers, dict[str, Column]]:
+    def _select(self, plan: AggregatePlan, rows: Rows) -> tuple[Integers, dict[str, Series]]:
         """The codes of S, and the noisy counts that selected them where these are the answer."""
         if not plan.rules:
             return np.arange(rows.contributions.size), {}

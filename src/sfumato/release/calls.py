@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, Unpack, get_ar
 
 from sfumato.accounting.numbers import Number, positive, whole
 from sfumato.config import Config, load_config
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument, find_nearest
 from sfumato.release import outputs
 from sfumato.release.aggregates import Aggregates, Pipeline
 from sfumato.release.bounding import MAX_KEYS
@@ -20,7 +20,7 @@ from sfumato.release.counts import Counts, Method
 from sfumato.release.frames import Frame, FrameLike
 from sfumato.release.guarantee import ReleaseGuarantee, as_written
 from sfumato.release.job import Job, Payer
-from sfumato.release.request import Progress, budget_share, quiet, without_bounds
+from sfumato.release.request import ProgressCallback, budget_share, quiet, without_bounds
 from sfumato.release.selection import WEIGHTED, Selection
 from sfumato.release.source import Reading
 from sfumato.release.statistics import STATISTICS
@@ -41,8 +41,8 @@ class JobOptions(TypedDict, total=False):
 
     `database`: then the source is a table of it. `types` of the columns of a CSV file. `memory` for the engine, such as
     "2GB". `out` and `overwrite`: where the table goes. `config`, `budget` and `job`: a ledger, who pays, and a name
-    under which the release is the same table whenever it is run again. `progress` gets stages, and the share of each
-    that is done.
+    under which the release is the same table whenever it is run again. `table`: the table of `config` whose rows a data
+    frame has; its cap pays too. `progress` gets stages, and the share of each that is done.
     """
 
     database: str | PathLike[str] | None
@@ -53,7 +53,8 @@ class JobOptions(TypedDict, total=False):
     config: str | PathLike[str] | Config | None
     budget: str | None
     job: str | None
-    progress: Progress
+    table: str | None
+    progress: ProgressCallback
 
 
 def counts_job(
@@ -84,12 +85,12 @@ def counts_job(
 
     `method`: "pcr" (Private Count Release) bounds nothing, and its intervals are for the true numbers. "gaussian" is
     one release in which a person counts for at most L keys, L chosen by a census. "auto" begins with the first, and
-    changes to the second where that reaches smaller counts. At least 90 % of what "pcr" counts is within
-    `relative_error`.
+    changes to the second where that reaches smaller counts. At least 90 % of the counts are within `relative_error`;
+    those of one release but for one more, and of the number after bounding.
 
     `refine` and `aggregates_share` are shares of the budget that are set aside: for the counts that are least accurate
     for their size (with "pcr"), and for `aggregates` of the keys that are found, in which a person counts for
-    `max_keys` keys.
+    `max_keys` keys. What that drops is estimated, for a fortieth of the share.
     """
     rows = _source(source, name, around)
     _one_of("method", method, Method)
@@ -228,7 +229,8 @@ def _job(
     config: str | PathLike[str] | Config | None = None,
     budget: str | None = None,
     job: str | None = None,
-    progress: Progress = quiet,
+    table: str | None = None,
+    progress: ProgressCallback = quiet,
 ) -> Job:
     if (config is None) != (budget is None):
         raise InvalidArgument(
@@ -280,11 +282,18 @@ def _reading(unit: str, key: str | Sequence[str], statistics: Sequence[Statistic
 
 def _source(source: str | PathLike[str] | FrameLike, name: str | None, around: JobOptions) -> str | Frame:
     """A path, the name of a table, or a frame. A ledger knows a frame by its name."""
+    table = around.get("table")
     if isinstance(source, str | PathLike):
         if name is not None:
             raise InvalidArgument("name", "is for data frames; a file or a table has a name already")
+        if table is not None:
+            raise InvalidArgument("table", "is for data frames; of a file it is known which tables have its rows")
         return _path("source", source)
-    frame = Frame.of(source, "" if name is None else name)
+    if table is not None and around.get("config") is None:
+        raise InvalidArgument("table", "is a table of a configuration; give config and budget too")
+    if table is not None and not isinstance(table, str):
+        raise InvalidArgument("table", "must be the name of a table of the configuration")
+    frame = Frame.of(source, "" if name is None else name, table or "")
     if name is None and around.get("config") is not None:
         raise InvalidArgument("name", "is what a ledger knows a data frame by; give one, such as name='sales-2026-11'")
     if name is not None and not (isinstance(name, str) and name):
@@ -295,7 +304,7 @@ def _source(source: str | PathLike[str] | FrameLike, name: str | None, around: J
 
 
 def _origin(source: str | Frame, around: JobOptions, keys: str | None = None) -> str:
-    named = ["frame", source.name] if isinstance(source, Frame) else source
+    named = ["frame", source.name, *([source.table] if source.table else [])] if isinstance(source, Frame) else source
     places = [named, around.get("database"), keys, sorted((around.get("types") or {}).items())]
     return repr([place if isinstance(place, list) else str(place or "") for place in places])
 
@@ -308,6 +317,5 @@ def _path(argument: str, path: str | PathLike[str]) -> str:
 
 def _one_of(argument: str, value: Any, options: Any) -> None:
     if value not in get_args(options):
-        raise InvalidArgument(
-            argument, f"must be one of {', '.join(get_args(options))}{nearest(str(value), get_args(options))}"
-        )
+        known = get_args(options)
+        raise InvalidArgument(argument, f"must be one of {', '.join(known)}", nearest=find_nearest(value, known))

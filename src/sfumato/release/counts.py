@@ -27,9 +27,10 @@ from sfumato.accounting.groups import passes_group_delta
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.bounds import NumericBounds
 from sfumato.mechanisms.census import MAX_SEEN, KeyCensus, KeysPerPerson
+from sfumato.mechanisms.estimates import Share
 from sfumato.mechanisms.intervals import Floats
 from sfumato.mechanisms.noise import DiscreteGaussian, Integers
-from sfumato.mechanisms.pcr import PrivateCountRelease, Walk
+from sfumato.mechanisms.pcr import COARSEST, PrivateCountRelease, Walk
 from sfumato.mechanisms.pooling import Estimates
 from sfumato.mechanisms.random import Rng
 from sfumato.release.aggregate_plan import describe_census
@@ -46,18 +47,22 @@ from sfumato.release.measurement import (
     with_found_bounds,
 )
 from sfumato.release.one_release import CENSUS, OneRelease, choose_bound, take_census
-from sfumato.release.request import Progress, ReleaseRequest, Rows, describe, without_bounds
+from sfumato.release.request import ProgressCallback, ReleaseRequest, Rows, describe, without_bounds
 from sfumato.release.selection import describe_rule
-from sfumato.release.statistics.base import Column, Share, Statistic, interval_columns
+from sfumato.release.statistics.base import Series, Statistic, interval_columns
 from sfumato.release.statistics.numeric import Numeric
 from sfumato.release.statistics.units import Units
 from sfumato.release.table import Released
 
 Method: TypeAlias = Literal["auto", "pcr", "gaussian"]
 
-ALGORITHM = "sfumato-counts/3"
-"""In digests and statements. 2 had another order of keys; 1 had coarser passes and counts that were not pooled, and is
-not named there."""
+ALGORITHM = "sfumato-counts/4"
+"""In digests and statements. 3 cut the counts of one release at what was accurate on average, and had no census of what
+bounding drops from statistics, and had more noise for a large relative error; 2 had another order of keys; 1 had
+coarser passes and counts that were not pooled, and is not named there."""
+
+EARLIER = "sfumato-counts/3"
+"""Still the name where nothing changed: pcr without a bound on keys, up to a relative error of COARSEST."""
 
 TRYING = Fraction(1, 20)
 """With "auto", what pcr takes of its budget before it is decided."""
@@ -67,6 +72,9 @@ TRYING_AT_MOST = Fraction(1, 5)
 
 CLEARLY = 0.75
 """How much smaller the counts must be that one release reaches: its numbers are those after bounding."""
+
+DROPPING = Fraction(1, 40)
+"""What a census of the released keys takes of the share of the statistics."""
 
 COUNTING = "selection of keys, and units"
 
@@ -97,12 +105,15 @@ class Counts(ReleaseRequest):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        trying = {"trying": [str(TRYING), str(TRYING_AT_MOST)]} if self.method == "auto" else {}
-        return {**self._third, **trying}
+        return {"algorithm": ALGORITHM if self._has_changed else EARLIER, **self._asked, **self._trying}
 
     @property
-    def _third(self) -> dict[str, Any]:
-        return {"algorithm": ALGORITHM, **self._asked}
+    def _has_changed(self) -> bool:
+        return self.method != "pcr" or self.max_keys is not None or self.relative_error > COARSEST
+
+    @property
+    def _trying(self) -> dict[str, Any]:
+        return {"trying": [str(TRYING), str(TRYING_AT_MOST)]} if self.method == "auto" else {}
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -121,10 +132,11 @@ class Counts(ReleaseRequest):
 
     @property
     def earlier_parameters(self) -> Sequence[Mapping[str, Any]]:
-        second = {"algorithm": "sfumato-counts/2", **self._asked}
+        third, second = {"algorithm": EARLIER, **self._asked}, {"algorithm": "sfumato-counts/2", **self._asked}
         if self.method == "auto":
-            return self._third, second
-        return (second, self._asked) if self.method == "pcr" else (second,)
+            return {**third, **self._trying}, third, second
+        earlier = (third, second) if self._has_changed else (second,)
+        return (*earlier, self._asked) if self.method == "pcr" else earlier
 
     @property
     def refining(self) -> Fraction:
@@ -150,7 +162,8 @@ class Counts(ReleaseRequest):
             rho=self.counting - self.refining,
             delta=self.guarantee.delta,
             limit=self.limit,
-            relative_error=self.relative_error,
+            # More noise would save next to nothing, and intervals would hold less often than they say.
+            relative_error=min(self.relative_error, COARSEST),
         )
 
     def check_affordable(self) -> None:
@@ -169,8 +182,8 @@ class Counts(ReleaseRequest):
         """For bounds on keys that are not known yet: as if `limit` keys were found, each person in `EXAMPLE` of all."""
         if self.method == "gaussian":
             once = OneRelease(self.counting, self.guarantee.delta, EXAMPLE, self.relative_error)
-            return self._with_statistics(self._one_release_laws(once), self.max_keys or self.limit)
-        return self._with_statistics(self._pcr_laws(), self.max_keys or self.limit)
+            return self._with_statistics(self._one_release_laws(once), self.limit)
+        return self._with_statistics(self._pcr_laws(), self.limit)
 
     @property
     def assumptions(self) -> list[str]:
@@ -218,43 +231,62 @@ class Counts(ReleaseRequest):
         return partial(passes_group_delta, [(level.epsilon, self.mechanism.delta_level) for level in levels])
 
     def _with_statistics(
-        self, spent: list[Spending], max_keys: int, found: Mapping[Statistic, Statistic] | None = None
+        self, spent: list[Spending], found: int, bounds: Mapping[Statistic, Statistic] | None = None
     ) -> list[Spending]:
-        return spent + laws_in_words(self._finders(max_keys), self._each, self._shares(max_keys), found)
+        """What is spent with statistics of `found` keys; once their bounds are found, with the noise that they need."""
+        census = self._released_census(found)
+        counted = [] if census is None else [describe_census(RELEASED_KEYS, census)]
+        return spent + counted + laws_in_words(self._finders(found), self._each(found), self._shares(found), bounds)
 
-    @property
-    def _each(self) -> Fraction:
+    def _bound(self, found: int) -> int:
+        """The keys that a person counts for in statistics of `found` keys."""
+        return min(self.max_keys or found, found) or 1
+
+    def _released_census(self, found: int) -> KeyCensus | None:
+        """What tells how much bounding drops from the statistics, where it can drop anything."""
+        bounded = self.statistics and self._bound(found) < found
+        return KeyCensus(rho=DROPPING * self.measuring, keys=found) if bounded else None
+
+    def _each(self, found: int) -> Fraction:
         """Equal parts for the statistics, and one for all bounds that are to be found."""
         parts = len(self.statistics) + bool(without_bounds(self.statistics))
-        return self.measuring / parts if parts else Fraction(0)
+        census = self._released_census(found)
+        return (self.measuring - (census.rho if census else 0)) / parts if parts else Fraction(0)
 
-    def _finders(self, max_keys: int) -> dict[Numeric, NumericBounds]:
-        return finders(without_bounds(self.statistics), self._each, max_keys)
+    def _finders(self, found: int) -> dict[Numeric, NumericBounds]:
+        return finders(without_bounds(self.statistics), self._each(found), self._bound(found))
 
-    def _shares(self, max_keys: int) -> dict[Statistic, Share]:
-        return {statistic: Share(self._each, max_keys) for statistic in self.statistics}
+    def _shares(self, found: int) -> dict[Statistic, Share]:
+        return {statistic: Share(self._each(found), self._bound(found)) for statistic in self.statistics}
 
-    def table(self, rows: Rows, progress: Progress) -> Released:
+    def table(self, rows: Rows, progress: ProgressCallback) -> Released:
         found = self._count(rows, progress)
         codes = found.codes
         progress("aggregating", 0)
-        max_keys = min(self.max_keys or len(codes), len(codes)) or 1
+        max_keys, census = self._bound(len(codes)), self._released_census(len(codes))
         bounded = Bounded(rows.contributions, rows.order("aggregate"), max_keys, codes)
-        ends = bounded.bounds(self._finders(max_keys), rows.rng)
+        ends = bounded.bounds(self._finders(len(codes)), rows.rng)
         known = with_found_bounds(ends)
-        shares = {known.get(each, each): share for each, share in self._shares(max_keys).items()}
-        columns = found.columns | bounded.columns(shares, rows.rng)
+        shares = {known.get(each, each): share for each, share in self._shares(len(codes)).items()}
+        bounding = list(found.bounding)
+        if census is None:
+            columns = found.columns | bounded.columns(shares, rows.rng)
+        else:
+            measured, people = bounded.columns_and_people(shares, rows.rng)
+            columns = found.columns | measured
+            seen = census.release(people, rows.rng.child(census=RELEASED_KEYS))
+            bounding.append(bounding_record(RELEASED_KEYS, max_keys, seen))
         statistics = [found.units, *(known.get(each, each) for each in self.statistics)]
-        within = RELEASED_KEYS if max_keys < len(codes) else None
+        within = None if census is None else RELEASED_KEYS
         estimands = [found.estimand, *(estimand_of(each, within) for each in statistics[1:])]
         learned = {"statistics": describe(statistics), "bounds": describe_bounds(ends), **found.learned}
         if self.statistics:
             learned["max_keys"] = max_keys
-        spent = self._with_statistics(found.spent, max_keys, known)
+        spent = self._with_statistics(found.spent, len(codes), known)
         table = build_table(self, rows, codes, statistics, columns, spent, learned, estimands, self.guarantee)
-        return replace(table, statement={**table.statement, "bounding": list(found.bounding)})
+        return replace(table, statement={**table.statement, "bounding": bounding})
 
-    def _count(self, rows: Rows, progress: Progress) -> CountedKeys:
+    def _count(self, rows: Rows, progress: ProgressCallback) -> CountedKeys:
         """Find keys and count their people, by the method that was asked for or is better."""
         census = take_census(rows, self.census) if self.census else None
         bound = None if census is None else choose_bound(census, self.relative_error)
@@ -278,12 +310,12 @@ class Counts(ReleaseRequest):
         left = math.floor((self.counting - walk.spent) / FINEST) * FINEST
         delta = self.guarantee.delta - walk.passes * self.mechanism.delta_level
         once = OneRelease(left, delta, bound, self.relative_error)
-        return once if walk.passes and once.reach < CLEARLY * walk.expected_reach() else None
+        return once if walk.passes and once.lowest < CLEARLY * walk.expected_reach() else None
 
     def _release_once(self, once: OneRelease, rows: Rows, census: KeysPerPerson, walk: Walk[int] | None) -> CountedKeys:
         """One release, and before it what a walk has found: its rows stay where the release does not have them."""
-        codes, columns = once.release(rows)
-        learned: dict[str, Any] = {"counted_by": "gaussian", "selection_max_keys": once.max_keys}
+        codes, columns, level = once.release(rows)
+        learned: dict[str, Any] = {"counted_by": "gaussian", "selection_max_keys": once.max_keys, "level": level}
         if walk is None:
             learned["threshold"] = once.rule.threshold
         else:
@@ -295,7 +327,7 @@ class Counts(ReleaseRequest):
         spent, bounding = self._one_release_laws(once, walk), bounding_record(ALL_KEYS, once.max_keys, census)
         return CountedKeys(codes, columns, spent, learned, [bounding])
 
-    def _refined(self, walk: Walk[int], exact: Integers, rng: Rng) -> dict[str, Column]:
+    def _refined(self, walk: Walk[int], exact: Integers, rng: Rng) -> dict[str, Series]:
         """The counts of a walk, refined where a share was set aside for it."""
         pooled = walk.pool()
         if not self.refining or not walk.keys:
@@ -323,7 +355,7 @@ class CountedKeys:
     """Keys by code, the columns of their counts, what was spent, and what a statement says of how."""
 
     codes: Integers
-    columns: dict[str, Column]
+    columns: dict[str, Series]
     spent: list[Spending]
     learned: dict[str, Any]
     bounding: Sequence[Mapping[str, Any]] = ()
@@ -337,7 +369,7 @@ class CountedKeys:
         return estimand_of(self.units, ALL_KEYS if self.bounding else None)
 
 
-def _estimate_columns(found: Estimates) -> dict[str, Column]:
+def _estimate_columns(found: Estimates) -> dict[str, Series]:
     return interval_columns("units", found.counts, found.low, found.high, found.deviations)
 
 

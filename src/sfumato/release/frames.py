@@ -23,24 +23,28 @@ FrameLike: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows of a caller. `name` stands for them in the digest of a request, and their content never does."""
+    """The rows of a caller. `name` stands for them in the digest of a request, and their content never does.
+
+    `table`: the table of the configuration whose rows these are, or are among.
+    """
 
     rows: FrameLike = field(repr=False, compare=False)
     name: str = ""
+    table: str = ""
     engine: str = ""
     """The engine that its rows are in, where it is not a copy that is read."""
 
     @classmethod
-    def of(cls, rows: FrameLike, name: str = "") -> Frame:
+    def of(cls, rows: FrameLike, name: str = "", table: str = "") -> Frame:
         """The frame; refuses what is none."""
         modules = [str(kind.__module__) for kind in type(rows).__mro__]
         for engine, kind in ENGINES.items():
             if kind.frames and any(module.startswith(f"{kind.frames}.") for module in modules):
-                return cls(rows, name, engine)
+                return cls(rows, name, table, engine)
         if not _is_a(rows, "polars", "LazyFrame") and not hasattr(type(rows), "__arrow_c_stream__"):
             known = "must be a file, a glob of files, the name of a table, or a data frame of Spark or"
             raise InvalidArgument("source", f"{known} with __arrow_c_stream__ (pandas, Polars, Arrow, DuckDB)")
-        return cls(rows, name)
+        return cls(rows, name, table)
 
     def open(self) -> object:
         """What an engine reads, once: an Arrow stream, or a frame of pandas as it is.

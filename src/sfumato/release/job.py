@@ -5,7 +5,7 @@
 
 A job has a name. Once it is finished, its table comes from the ledger, without a look at the data; under another
 request the name is refused; and what was begun and never finished is run again under its one charge. Nothing of the
-first run was seen, so that the second may be of other rows with the same nonce.
+first run was seen, so the second may be of other rows with the same nonce.
 """
 
 from __future__ import annotations
@@ -28,14 +28,23 @@ from typing import Any
 
 from sfumato.config import Config, noise_key
 from sfumato.engines.places import table_places, tables_at
-from sfumato.errors import ConfigError, Conflict, EngineFailed, Failed, InvalidArgument, NotFound, NotSupported, nearest
+from sfumato.errors import (
+    ConfigError,
+    Conflict,
+    EngineFailed,
+    Failed,
+    InvalidArgument,
+    NotFound,
+    NotSupported,
+    find_nearest,
+)
 from sfumato.ledger import Account, Debit, Ledger, Revealed, open_ledger
 from sfumato.ledger.accounts import cap_accounts, release_account
 from sfumato.ledger.policy_trail import record_policy
 from sfumato.mechanisms import Step, context
 from sfumato.release import outputs
 from sfumato.release.frames import Frame
-from sfumato.release.request import Progress, ReleaseRequest, quiet
+from sfumato.release.request import ProgressCallback, ReleaseRequest, quiet
 from sfumato.release.source import Source, locate_table, open_source, open_table, tables_of_source
 from sfumato.release.table import Released
 from sfumato.spending import Purchase, SingleFlight, forfeit, spend, without_frames
@@ -55,7 +64,8 @@ class Payer:
     def __post_init__(self) -> None:
         if self.budget not in self.config.budgets:
             known = self.config.budgets
-            raise NotFound(f"there is no budget {self.budget[:60]!r} in the configuration{nearest(self.budget, known)}")
+            near = find_nearest(self.budget, known)
+            raise NotFound(f"there is no budget {self.budget[:60]!r} in the configuration", nearest=near)
 
     def accounts(self, tables: Sequence[str]) -> tuple[Account, ...]:
         """The budget's own account and, of each table of the configuration that has a cap, the table's."""
@@ -82,7 +92,7 @@ class Job:
     overwrite: bool = False
     payer: Payer | None = None
     name: str | None = None
-    progress: Progress = quiet
+    progress: ProgressCallback = quiet
 
     def __post_init__(self) -> None:
         if self.name is not None and not _NAME.fullmatch(self.name):
@@ -95,7 +105,7 @@ class Job:
             given = "types" if self.database is None else "database"
             raise InvalidArgument(given, f"does not go with {self._table}, which is a table of the configuration")
         paid = None if self.payer is None else self.payer.config.budgets[self.payer.budget].tables
-        released = self._tables if self._table is None else (self._table,)
+        released = (self._named,) if self._named else self._tables
         if self.payer is not None and paid is not None and released and not set(released).intersection(paid):
             problem = f"{self.payer.budget} does not pay for {released[0]}; it pays for {', '.join(paid) or 'nothing'}"
             raise NotSupported(problem, field="budget")
@@ -279,7 +289,7 @@ class Job:
     def _debit(self, epoch: str, *, finished: bool = False) -> Debit:
         assert self.payer is not None  # noqa: S101
         # What was released when only names were looked up has left: it is not charged to the caps of other names now.
-        named = () if self._table is None else (self._table,)
+        named = (self._named,) if self._named else ()
         accounts = self.payer.accounts(named if finished else self._tables)
         digest = hmac.digest(b"release", context(job=self.name), "sha256").hex()
         return Debit(
@@ -307,6 +317,11 @@ class Job:
         """The table of the configuration that is released, if it is one."""
         known = {} if self.payer is None else self.payer.config.tables
         return self.source if isinstance(self.source, str) and self.source in known else None
+
+    @property
+    def _named(self) -> str:
+        """The table of the configuration that the caller names: the one that is released, or whose rows a frame has."""
+        return self.source.table if isinstance(self.source, Frame) else self._table or ""
 
     @cached_property
     def _tables(self) -> tuple[str, ...]:
@@ -342,7 +357,7 @@ class Job:
     def _check_unit(self) -> None:
         """A table's cap limits all results about its own people, so a release of its rows must protect the same."""
         tables = {} if self.payer is None else self.payer.config.tables
-        names = self._tables if self._table is None else (self._table,)
+        names = (self._named,) if self._named else self._tables
         units = {tables[name].privacy_unit: name for name in names if tables[name].privacy_unit}
         if units and self.request.reading.unit not in units:
             unit, table = next(iter(units.items()))

@@ -12,6 +12,7 @@ import numpy as np
 from sfumato.engines.contributions import Addend, Contributions
 from sfumato.mechanisms.bounds import FoundBounds, NumericBounds
 from sfumato.mechanisms.census import MAX_SEEN
+from sfumato.mechanisms.estimates import Share
 from sfumato.mechanisms.noise import Integers
 from sfumato.mechanisms.random import Rng
 from sfumato.release.addends import Degrees, Sizes
@@ -20,7 +21,7 @@ from sfumato.release.estimand import Estimand
 from sfumato.release.guarantee import ReleaseGuarantee, Spending, root
 from sfumato.release.request import ReleaseRequest, Rows
 from sfumato.release.statement import key_columns, statistic_columns
-from sfumato.release.statistics.base import Column, Share, Statistic
+from sfumato.release.statistics.base import Series, Statistic
 from sfumato.release.statistics.numeric import Numeric
 from sfumato.release.table import Released
 
@@ -45,18 +46,18 @@ class Bounded:
         """How many people have n of the keys, by n, before they are bounded."""
         return self.contributions.keys_per_person(MAX_SEEN + 1, within=self.codes)
 
-    def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Column]:
+    def columns(self, shares: Mapping[Statistic, Share], rng: Rng) -> dict[str, Series]:
         """Every statistic of every key, with noise."""
         return self._noisy(shares, self._add_up([*shares]), rng)
 
-    def columns_and_people(self, shares: Mapping[Statistic, Share], rng: Rng) -> tuple[dict[str, Column], Integers]:
+    def columns_and_people(self, shares: Mapping[Statistic, Share], rng: Rng) -> tuple[dict[str, Series], Integers]:
         """`columns` and `people_by_keys`, by one look at the rows where that is possible."""
         *exact, people = self._add_up([*shares, Degrees(MAX_SEEN + 1)])
         return self._noisy(shares, exact, rng), people
 
-    def _noisy(self, shares: Mapping[Statistic, Share], sums: Sequence[Any], rng: Rng) -> dict[str, Column]:
+    def _noisy(self, shares: Mapping[Statistic, Share], sums: Sequence[Any], rng: Rng) -> dict[str, Series]:
         size = len(self.codes)
-        columns: dict[str, Column] = {}
+        columns: dict[str, Series] = {}
         for (statistic, share), exact in zip(shares.items(), sums, strict=True):
             source = rng.child(purpose="statistic", names=list(statistic.names))
             columns |= statistic.release(exact.first(size), size, share, source)
@@ -134,7 +135,7 @@ def build_table(
     rows: Rows,
     codes: Integers,
     statistics: Sequence[Statistic],
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Series],
     spent: Sequence[Spending],
     found: Mapping[str, Any],
     estimands: Sequence[Estimand],

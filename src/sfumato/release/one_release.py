@@ -1,17 +1,20 @@
 """One release that selects keys and counts their people: the whole budget in one vector of noisy counts.
 
 A person counts for at most L keys. A census chooses L: the smallest bound that drops few enough (person, key) pairs for
-the relative error that is wanted. Noisy counts that reach a threshold are released with their keys, and those of them
-that are too small for their noise are left out again, which is free.
+the relative error that is wanted. Noisy counts that reach a level are released with their keys: it is so high that they
+are accurate for their size, and above the threshold that privacy needs. Where many counts lie just below a level, noise
+brings too many of them above it, and the next level is taken. Intervals allow for the level.
 
 Guarantee: delta-approximate rho-zCDP, the census and the release together (proofs/release.md).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 
@@ -20,8 +23,8 @@ from sfumato.mechanisms.key_selection import GaussianRule
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.estimand import ALL_KEYS
 from sfumato.release.request import Rows
-from sfumato.release.selection import select_keys
-from sfumato.release.statistics.base import Column
+from sfumato.release.selection import gaussian_columns, select_keys
+from sfumato.release.statistics.base import Series
 
 CENSUS = Fraction(1, 20)
 """What the census takes of the budget."""
@@ -29,11 +32,19 @@ CENSUS = Fraction(1, 20)
 DROPPED = Fraction(1, 5)
 """So much of the relative error may be what bounding drops."""
 
-WITHIN = 0.95
-"""So many of the released counts should be within the relative error, as far as noise goes."""
+AT_LEVEL, BEYOND = NormalDist().inv_cdf(0.95), NormalDist().inv_cdf(0.965)
+"""The relative error is so many deviations of a count at the lowest level, which noise can only have raised, and of one
+two deviations above it, which noise can also have lowered."""
 
-ACCURATE = 1.25
-"""About so many deviations are the relative error of the smallest count that is released then."""
+LEVELS = 8
+"""Each level is 2^(1 / LEVELS) times the one before it."""
+
+BELOW = 2
+"""So many deviations below a level are looked at."""
+
+RISEN, SPARE = 0.15, 0.03
+"""For each count that lies there, at most RISEN of what is released has risen above the level and is off by more than
+the relative error. A share of SPARE of what is released may be of that kind, and one more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +61,30 @@ class OneRelease:
         return GaussianRule(total=self.rho, delta=self.delta, max_keys=self.max_keys)
 
     @property
-    def reach(self) -> float:
-        """About the smallest count that is released."""
-        deviation = math.sqrt(self.max_keys / (2 * self.rho))
-        return max(ACCURATE * deviation / float(self.relative_error), float(self.rule.threshold))
+    def lowest(self) -> float:
+        """The lowest level: what lies below it, as far as it is looked at, has passed the threshold as well."""
+        deviation, error = math.sqrt(self.max_keys / (2 * self.rho)), float(self.relative_error)
+        accurate = max(AT_LEVEL / error, BEYOND / error - BELOW)
+        return max(accurate * deviation, self.rule.threshold + BELOW * deviation)
 
-    def release(self, rows: Rows) -> tuple[Integers, dict[str, Column]]:
-        """The codes of keys, and their columns."""
+    def level(self, noisy: Integers) -> int:
+        """The lowest level that few counts have only reached by their noise, by the noisy counts themselves."""
+        ordered, below = np.sort(noisy), BELOW * self.rule.noise.deviation
+        for step in itertools.count():
+            level = math.ceil(self.lowest * 2 ** (step / LEVELS))
+            first, reached = np.searchsorted(ordered, [level - below, level])
+            if RISEN * (reached - first) <= SPARE * (len(ordered) - reached) + 1:
+                return level
+        raise AssertionError
+
+    def release(self, rows: Rows) -> tuple[Integers, dict[str, Series], int]:
+        """The codes of keys, their columns, and the level that their noisy counts have reached."""
         counts = rows.contributions.count_people(rows.order("select"), max_keys=self.max_keys)
         codes, columns = select_keys(self.rule, counts, rows.rng.child(purpose="select"), publishes_counts=True)
-        kept = accurate_rows(np.asarray(columns["units"]), self.rule.noise.deviation, float(self.relative_error))
-        return codes[kept], {name: np.asarray(column)[kept] for name, column in columns.items()}
+        noisy = np.asarray(columns["units"])
+        level = self.level(noisy)
+        kept = noisy >= level
+        return codes[kept], gaussian_columns(noisy[kept], level, self.rule.noise.deviation), level
 
 
 def take_census(rows: Rows, rho: Fraction) -> KeysPerPerson:
@@ -73,12 +97,3 @@ def choose_bound(census: KeysPerPerson, relative_error: Fraction) -> int | None:
     """The smallest bound that drops little enough for a relative error; None where none does."""
     bound = census.smallest_bound(DROPPED * relative_error)
     return bound if census.dropped(bound).share <= DROPPED * relative_error else None
-
-
-def accurate_rows(noisy: Integers, deviation: float, relative_error: float) -> Integers:
-    """As many of the largest counts as there can be with a share of WITHIN of them within the relative error."""
-    order = np.argsort(-noisy, kind="stable")
-    sizes = relative_error / (math.sqrt(2) * deviation) * np.maximum(noisy[order], 0)
-    chances = np.array([math.erf(size) for size in sizes.tolist()])
-    enough = np.flatnonzero(np.cumsum(chances) >= WITHIN * np.arange(1, len(chances) + 1))
-    return np.sort(order[: enough[-1] + 1 if len(enough) else 0])

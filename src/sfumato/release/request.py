@@ -24,7 +24,7 @@ from sfumato.release.statistics.base import Statistic
 from sfumato.release.statistics.numeric import Numeric
 from sfumato.release.table import Released
 
-Progress: TypeAlias = Callable[[str, float], None]
+ProgressCallback: TypeAlias = Callable[[str, float], None]
 
 
 def quiet(stage: str, share: float) -> None:
@@ -84,7 +84,7 @@ class ReleaseRequest(ABC):
         """Refuse a budget that cannot buy anything, or noise that cannot be drawn."""
 
     @abstractmethod
-    def table(self, rows: Rows, progress: Progress) -> Released:
+    def table(self, rows: Rows, progress: ProgressCallback) -> Released:
         """The release itself. Nothing is refused here: a refusal would depend on rows."""
 
     @property
@@ -114,7 +114,7 @@ class ReleaseRequest(ABC):
         self.reading.key_types(source)
         source.engine.check_contributions(self.reading.query(source))
 
-    def run(self, source: Source, secret: bytes, progress: Progress = quiet) -> Released:
+    def run(self, source: Source, secret: bytes, progress: ProgressCallback = quiet) -> Released:
         """Read the rows and release the table. `secret` makes the noise and chooses what people over a bound keep."""
         with Rows.read(self, source, secret, progress) as rows:
             return self.table(rows, progress)
@@ -149,7 +149,7 @@ class Rows:
 
     @classmethod
     @contextmanager
-    def read(cls, request: ReleaseRequest, source: Source, secret: bytes, progress: Progress) -> Iterator[Rows]:
+    def read(cls, request: ReleaseRequest, source: Source, secret: bytes, progress: ProgressCallback) -> Iterator[Rows]:
         kinds = request.reading.key_types(source)
         query = request.reading.query(source)
         progress("reading", 0)

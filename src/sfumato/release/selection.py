@@ -25,7 +25,7 @@ from sfumato.mechanisms.random import Rng
 from sfumato.mechanisms.weighted_selection import WeightedRule
 from sfumato.release.guarantee import root
 from sfumato.release.request import Rows
-from sfumato.release.statistics.base import Column, describe_law
+from sfumato.release.statistics.base import Series, describe_law
 
 Selection: TypeAlias = Literal[
     "auto", "laplace", "truncated_laplace", "geometric", "gaussian", "weighted", "weighted_twice"
@@ -87,7 +87,7 @@ def select_by_weights(rules: Sequence[WeightedRule], rows: Rows) -> Integers:
 
 def select_keys(
     rule: KeyRule, counts: Integers, rng: Rng, *, publishes_counts: bool
-) -> tuple[Integers, dict[str, Column]]:
+) -> tuple[Integers, dict[str, Series]]:
     """The codes of the keys that are kept, of counts by code; and their noisy counts, where these are published."""
     # Keys without people are never kept. Noise is independent from key to key: it does not matter which gets which.
     present = np.flatnonzero(counts)
@@ -95,19 +95,26 @@ def select_keys(
     return present[selection.kept], selection_columns(rule, selection) if publishes_counts else {}
 
 
-def selection_columns(rule: KeyRule, selection: KeySelection) -> dict[str, Column]:
+def selection_columns(rule: KeyRule, selection: KeySelection) -> dict[str, Series]:
     """The noisy counts that selected the keys, with intervals that allow for it."""
     assert isinstance(rule, ThresholdRule)  # noqa: S101
     assert selection.counts is not None  # noqa: S101
     noisy, deviation = selection.counts, rule.noise.deviation
     if isinstance(rule, GaussianRule):
-        low, high = selected_interval(noisy, rule.threshold, deviation)
-        high = np.maximum(high, noisy)  # close to the threshold it could end below what was released
-    else:
-        # Beyond the threshold Laplace noise forgets how far it came: up to there, any smaller count explains it.
-        scale, width = float(rule.noise.parameter), rule.noise.half_width()
-        low = np.where(noisy - rule.threshold < scale * math.log(40), 1, np.maximum(noisy - width, 1))
-        high = noisy + width
+        return gaussian_columns(noisy, rule.threshold, deviation)
+    # Beyond the threshold Laplace noise forgets how far it came: up to there, any smaller count explains it.
+    scale, width = float(rule.noise.parameter), rule.noise.half_width()
+    low = np.where(noisy - rule.threshold < scale * math.log(40), 1, np.maximum(noisy - width, 1))
+    return _columns(noisy, low, noisy + width, deviation)
+
+
+def gaussian_columns(noisy: Integers, level: int, deviation: float) -> dict[str, Series]:
+    """Counts with Gaussian noise that are shown because they have reached a level, with intervals that allow for it."""
+    low, high = selected_interval(noisy, level, deviation)
+    return _columns(noisy, low, np.maximum(high, noisy), deviation)  # close to the level it could end below the count
+
+
+def _columns(noisy: Integers, low: Integers, high: Integers, deviation: float) -> dict[str, Series]:
     ends = {"units_low": low, "units_high": high, "units_deviation": np.full(len(noisy), deviation)}
     return {"units": noisy, **ends}
 

@@ -21,11 +21,12 @@ from sfumato.catalog import Catalog, written_types
 from sfumato.config import Config, EngineSettings
 from sfumato.engines import ColumnType, Engine, engine_class, open_engine
 from sfumato.engines.contributions import ContributionQuery, check_present
-from sfumato.engines.places import source_places, tables_at
-from sfumato.errors import EngineFailed, InvalidArgument, NotSupported
+from sfumato.engines.places import source_places, table_places, tables_at
+from sfumato.errors import EngineFailed, InvalidArgument, NotFound, NotSupported, find_nearest
+from sfumato.query.abilities import Abilities
 from sfumato.query.counting import condition
+from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
-from sfumato.query.predicate import prune
 from sfumato.query.sql import read_filter
 from sfumato.release.frames import Frame
 from sfumato.types import MAX_TEXT, TYPES, Type
@@ -111,10 +112,13 @@ def open_table(config: Config, table: str, *, memory: str = "2GB") -> Iterator[S
 def tables_of_source(config: Config, source: str | Path | Frame, database: Path | None) -> tuple[str, ...]:
     """The tables of a configuration whose rows these are: files, or with `database` a table, by whatever path.
 
-    Where the rows of a frame come from is not known.
+    Where the rows of a frame come from is not known, unless the caller names their table.
     """
     if isinstance(source, Frame):
-        return ()
+        if source.table and source.table not in config.tables:
+            near = find_nearest(source.table, config.tables)
+            raise NotFound(f"there is no table {source.table[:60]!r} in the configuration", nearest=near)
+        return tables_at(config, table_places(config, source.table)) if source.table else ()
     settings = EngineSettings(options={} if database is None else {"database": database})
     return tables_at(config, source_places(settings, _path_text("source", source), Path()))
 
@@ -196,7 +200,8 @@ class Reading:
             if name.casefold() != self.unit.casefold() and kind in TYPES
         }
         try:
-            return condition(prune(read_filter(self.filter, TablePolicy(ROWS, self.unit, columns, {}))))
+            table = TablePolicy(ROWS, self.unit, columns, {}, abilities=Abilities(name="a release"))
+            return condition(canonical_filter(read_filter(self.filter, table), table))
         except (NotSupported, InvalidArgument) as refusal:
             hint = "; a CSV file has no types: give one, such as --type amount=number" if source.loose else ""
             raise InvalidArgument("filter", f"{refusal}{hint}") from None

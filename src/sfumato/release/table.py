@@ -1,7 +1,7 @@
 """A released table: noisy statistics by key, with the statement of what was guaranteed. Everything in it may leave.
 
-Columns are arrays, so that a million rows are no trouble. Only numbers may be missing: they are NaN in the arrays, NULL
-in databases and files, None in `rows`. A NULL in any other column is refused.
+Columns are arrays, which hold a million rows without trouble. Only numbers may be missing: they are NaN in the arrays,
+NULL in databases and files, None in `rows`. A NULL in any other column is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato import show
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument, find_nearest
 from sfumato.release.estimand import Estimand, bounding_lines, read_estimand
 from sfumato.show import Chart, Figures, cell, heading
 from sfumato.wire.frames import arrow_stream, pandas_frame, polars_frame
@@ -127,6 +127,8 @@ class Released:
         chosen = self._largest(measure, top)
         keys = [[cell(value) for value in _to_list(self.data[name][chosen])] for name in self.keys]
         estimand, bounded = self.estimand(measure), self.has_intervals(measure)
+        # The largest rows were chosen by their noise too: their own intervals hold less often.
+        among = ", in 19 of 20 rows of the whole table" if len(chosen) < len(self) else ""
         ends = zip(self._end(measure, "low", chosen), self._end(measure, "high", chosen), strict=True)
         return Figures(
             by=tuple(self.keys),
@@ -137,7 +139,7 @@ class Released:
             error=0 if bounded else None,
             intervals=tuple(ends) if bounded else (),
             interval_heading=estimand.heading,
-            interval_meaning=f"95 % intervals are {estimand}",
+            interval_meaning=f"95 % intervals are {estimand}{among}",
             total=len(self),
         )
 
@@ -146,7 +148,7 @@ class Released:
         if not known:
             raise InvalidArgument("statistic", "this table has none to draw")
         if name is not None and name not in known:
-            raise InvalidArgument("statistic", f"must be one of {', '.join(known)}{nearest(name, known)}")
+            raise InvalidArgument("statistic", f"must be one of {', '.join(known)}", nearest=find_nearest(name, known))
         return name or known[0]
 
     def _largest(self, name: str, top: int) -> Array:

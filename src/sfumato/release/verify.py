@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.accounting import zcdp_epsilon
-from sfumato.accounting.gaussian import GaussianLoss, GaussianStep
+from sfumato.accounting.gaussian import GaussianStep
+from sfumato.accounting.naming import NamingLoss, NamingPart
 from sfumato.accounting.numbers import whole
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.census import LAWS, KeysPerPerson
@@ -129,28 +130,28 @@ def _accounts(statement: Mapping[str, Any]) -> Iterator[str]:
         yield "the guarantee is not stated in exact numbers"
         return
     if guarantee.get("accounting") == "exact":
-        yield from _exact_epsilon(guarantee["epsilon"], steps, whole - delta)
+        yield from _exact_epsilon(guarantee["epsilon"], steps, whole)
     else:
         yield from _epsilon(guarantee["epsilon"], rho, whole - delta)
     yield from _groups(statement.get("groups", []), guarantee["epsilon"], rho, whole - delta)
 
 
-def _exact_epsilon(stated: float, steps: Sequence[Mapping[str, Any]], spare: Fraction) -> Iterator[str]:
+def _exact_epsilon(stated: float, steps: Sequence[Mapping[str, Any]], whole: Fraction) -> Iterator[str]:
     """The epsilons of Laplace noise add up, and the rest is that of all Gaussian noise together."""
-    gaussian: list[GaussianStep] = []
+    parts: list[NamingPart] = []
     left = Fraction(stated)
     try:
         for step in steps:
             if "epsilon" in step:
                 left -= abs(Fraction(step["epsilon"]))
                 continue
-            parts = [GaussianStep.from_dict(each) for each in step["gaussian"]]
-            gaussian += parts
-            if not 0 < sum(part.rho for part in parts) <= Fraction(step["rho"]):
+            noise = tuple(GaussianStep.from_dict(each) for each in step["gaussian"])
+            parts.append(NamingPart(noise, Fraction(step["delta"])))
+            if not 0 < sum(each.rho for each in noise) <= Fraction(step["rho"]):
                 left = Fraction(-1)
         follows = left >= 0
-        if follows and gaussian:
-            follows = GaussianLoss(tuple(gaussian)).delta(left) <= spare * (1 + TOLERANCE)
+        if follows and parts:
+            follows = NamingLoss.of_any([parts]).delta(left) <= whole * (1 + TOLERANCE)
     except (InvalidArgument, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
         follows = False
     if not follows:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, cast
@@ -12,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting import NOTHING
-from sfumato.answer import cell
 from sfumato.ledger.cells import Place, Seal
+from sfumato.measured import cell
 from sfumato.mechanisms.report_noise import CANONICAL
 from sfumato.query.reports.calendar import ALL
 from sfumato.query.reports.entities import Family, Path
 from sfumato.query.reports.policy import OPTIONS, Attribute, ReportGuarantee, ReportPolicy
 from sfumato.reports.cells import vectors
-from sfumato.reports.errors import error95
+from sfumato.reports.errors import MISSED, error95
 from sfumato.reports.numbers import Array, Which
 from sfumato.reports.plan import PlannedReport
 from sfumato.show.text import partial_steps
@@ -43,19 +44,23 @@ def make_report(
     for block in planned.blocks:
         for name, array in zip(block.statistics, vectors(block, seals), strict=True):
             cells[name, block.attribute] = array
-    shown, other_rows = planned.numbers.compute(cells), planned.numbers.saw_other_rows(cells)
+    estimates, other_rows = planned.numbers.estimate(cells), planned.numbers.saw_other_rows(cells)
+    shown = planned.numbers.settle(estimates)
+    moved = {name: _most_moved(planned, estimates, shown, name) for name in request.statistics}
     numbers = {name: shown[name, request.attribute][:, planned.place] for name in request.statistics}
     moment: Type = "date" if policy.calendar.days else "timestamp"
     columns: dict[str, Type] = {"start": moment, "end": moment}
     if request.attribute is not None:
         columns[request.attribute] = policy.attributes[request.attribute].type
     columns.update(dict.fromkeys(request.statistics, "integer"))
+    chosen = {name: _count_shown(planned, numbers, name) for name in request.statistics}
+    errors = _errors(planned, chosen, plain=other_rows)
     return Report(
         report=policy.name,
         entity=dict(zip(policy.levels, planned.path, strict=False)),
-        start=_wall(policy, request.start),
-        end=_wall(policy, request.end),
-        complete_until=_wall(policy, planned.end),
+        start=wall_time(policy, request.start),
+        end=wall_time(policy, request.end),
+        complete_until=wall_time(policy, planned.end),
         granularity=request.granularity,
         columns=columns,
         rows=list(_rows(planned, numbers)),
@@ -66,7 +71,7 @@ def make_report(
             charge=NOTHING,
             left=standing.left,
             resets=standing.resets,
-            error95=_errors(planned, plain=other_rows),
+            error95={name: each + moved[name] for name, each in errors.items()},
             data_version=f"seal {max(seal.number for seal in seals.values())}",
             digest=planned.digest(seals),
             repeat=repeat,
@@ -74,11 +79,12 @@ def make_report(
         ),
         options=[*request.options],
         zone=policy.calendar.zone,
-        notes=[*_notes(planned, promise, other_rows=other_rows)],
+        notes=[*_notes(planned, promise, [*chosen.values()], other_rows=other_rows, moved=max(moved.values()))],
     )
 
 
-def _wall(policy: ReportPolicy, moment: datetime) -> Any:
+def wall_time(policy: ReportPolicy, moment: datetime) -> Any:
+    """A moment as the rows of a report show it: a day, or what the clocks of its zone show."""
     wall = policy.calendar.wall(moment)
     return wall.date() if policy.calendar.days else wall
 
@@ -86,14 +92,12 @@ def _wall(policy: ReportPolicy, moment: datetime) -> Any:
 def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
     """Steps in order, and in each the values from the largest down. Counts below the least count are None."""
     request, policy = planned.request, planned.request.policy
-    # One ranking by the first statistic over the whole range: every `top` is a head of it.
-    order = np.argsort(-numbers[request.statistics[0]].sum(axis=0), kind="stable")
-    places = [int(place) for place in order][: request.top]
+    places = _places(planned, numbers)
     values = (None,) if request.attribute is None else _labels(policy.attributes[request.attribute])
     labels = [values[place] for place in places]
     keys = ("start", "end", request.attribute or "", *numbers)
     for at, step in enumerate(planned.steps):
-        start, end = (_wall(policy, moment) for moment in step)
+        start, end = (wall_time(policy, moment) for moment in step)
         counts = [
             [count if count >= policy.min_count else None for count in array[at, places].tolist()]
             for array in numbers.values()
@@ -106,16 +110,34 @@ def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> I
                 yield dict(zip(keys, (start, end, label, *shown), strict=True))
 
 
+def _places(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> list[int]:
+    """Which values are shown: one ranking by the first statistic over the whole range, of which `top` is a head."""
+    order = np.argsort(-numbers[planned.request.statistics[0]].sum(axis=0), kind="stable")
+    return [int(place) for place in order][: planned.request.top]
+
+
+def _count_shown(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]], statistic: str) -> tuple[int, int]:
+    """How many numbers of a statistic are shown, and out of how many they were chosen by their own noise too.
+
+    `min_count` looks at every number, and the ranking at those of the first statistic.
+    """
+    every, places = numbers[statistic], _places(planned, numbers)
+    shown = int(np.count_nonzero(every[:, places] >= planned.request.policy.min_count))
+    return shown, every.size if statistic == planned.request.statistics[0] else len(every) * len(places)
+
+
 @lru_cache(64)
 def _labels(attribute: Attribute) -> tuple[Any, ...]:
     """The values of a domain as rows have them."""
     return tuple(map(cell, attribute.domain))
 
 
-def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
+def _errors(planned: PlannedReport, chosen: Mapping[str, tuple[int, int]], *, plain: bool) -> dict[str, int]:
     """The error of the widest number in the answer, before a floor raises any number.
 
-    With `plain`, some numbers are plain sums of cells although the others are weighed.
+    Numbers that are shown because they are large had noise that was high. Where s of n are `chosen`, each interval may
+    miss in s / n of 5 %: of those that are shown, one in 20 is outside then, on average over answers (Benjamini and
+    Yekutieli, 2005). With `plain`, some numbers are plain sums of cells although the others are weighed.
     """
     request, policy, numbers = planned.request, planned.request.policy, planned.numbers
     if request.exact:
@@ -130,7 +152,10 @@ def _errors(planned: PlannedReport, *, plain: bool) -> dict[str, int]:
         noises = [*numbers.noise(name, below)] if numbers.trees else []
         if plain or not noises:
             noises += [numbers.sum_noise(name, dict(cells), below) for cells in by_level]
-        return max(error95(noise, alone=alone) for noise in noises)
+        shown, every = chosen[name]
+        # In quarters of a power of two, rounded down: a law has few widths, and they are remembered.
+        missed = MISSED * 2 ** (math.floor(4 * math.log2(shown / every)) / 4) if shown else MISSED
+        return max(error95(noise, alone=alone, missed=missed) for noise in noises)
 
     return {name: widest(name) for name in request.statistics}
 
@@ -146,7 +171,14 @@ def _cells_below(family: Family, path: Path) -> Iterator[bool]:
             yield from _cells_below(family, family.paths[child])
 
 
-def _notes(planned: PlannedReport, promise: ReportGuarantee, *, other_rows: bool) -> Iterator[Note]:
+def _notes(
+    planned: PlannedReport,
+    promise: ReportGuarantee,
+    chosen: Sequence[tuple[int, int]],
+    *,
+    other_rows: bool,
+    moved: int,
+) -> Iterator[Note]:
     request, policy = planned.request, planned.request.policy
     yield note(codes.EVENT_LEVEL) if promise.unit == "event" else note(codes.PERSON_LEVEL, events=promise.events)
     if request.exact:
@@ -164,8 +196,31 @@ def _notes(planned: PlannedReport, promise: ReportGuarantee, *, other_rows: bool
         yield note(codes.MAY_CHANGE, since=since, levels=", ".join(policy.calendar.levels[1:]))
     if other_rows:
         yield note(codes.OTHER_ROWS)
-    if raised := () if request.exact else raising_options(request.options, request.attribute):
+    if moved:
+        yield note(codes.MOVED, most=moved)
+    if raised := _raised(planned):
         yield note(codes.RAISED, options=raising_words(raised))
+    elif not request.exact and any(0 < shown < every for shown, every in chosen):
+        yield note(codes.CHOSEN)
+
+
+def _raised(planned: PlannedReport) -> tuple[str, ...]:
+    """The options that raise the numbers. Then no interval bounds them."""
+    request = planned.request
+    return () if request.exact else raising_options(request.options, request.attribute)
+
+
+def _most_moved(
+    planned: PlannedReport,
+    estimates: Mapping[Which, NDArray[np.float64]],
+    shown: Mapping[Which, Array],
+    statistic: str,
+) -> int:
+    """How far siblings moved a number of the answer at most; 0 where no interval is shown."""
+    which = statistic, planned.request.attribute
+    if planned.request.exact or _raised(planned):
+        return 0
+    return planned.numbers.most_moved(estimates[which], shown[which], planned.place)
 
 
 def _cut_steps(planned: PlannedReport) -> Iterator[int]:

@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from sfumato.mechanisms.report_noise import CellNoise
 
-Terms: TypeAlias = tuple[tuple[CellNoise, float, int], ...]
+ErrorTerms: TypeAlias = tuple[tuple[CellNoise, float, int], ...]
 """The noise of a number: so many independent draws of a law, each multiplied by a weight."""
 
+MISSED = 0.05
 _DIGITS = 12  # of a weight: cells in the same place of like trees have the same weight, but for the last digits
 _LEAST_VARIANCE = 1e-30
 _FINEST = 1 / 16
 _STEPS = 256  # of the grid in one deviation
 
 
-def as_terms(parts: Iterable[tuple[CellNoise, NDArray[np.float64]]], entities: int = 1) -> Terms:
+def as_terms(parts: Iterable[tuple[CellNoise, NDArray[np.float64]]], entities: int = 1) -> ErrorTerms:
     """The noise of a weighted sum of cells of so many entities: laws, each with the weights of cells that have it."""
     terms: Counter[tuple[CellNoise, float]] = Counter()
     for law, weights in parts:
@@ -32,7 +33,7 @@ def as_terms(parts: Iterable[tuple[CellNoise, NDArray[np.float64]]], entities: i
     return tuple((law, weight, n * entities) for (law, weight), n in ordered)
 
 
-def sum_terms(cells: Iterable[tuple[CellNoise, int]], entities: int = 1) -> Terms:
+def sum_terms(cells: Iterable[tuple[CellNoise, int]], entities: int = 1) -> ErrorTerms:
     """The noise of a plain sum of cells of so many entities: laws, each with the number of cells that have it."""
     counts: Counter[CellNoise] = Counter()
     for law, n in cells:
@@ -46,23 +47,23 @@ def variance(law: CellNoise) -> float:
     return max(law.deviation**2, _LEAST_VARIANCE)
 
 
-def deviation(terms: Terms) -> float:
+def deviation(terms: ErrorTerms) -> float:
     return math.sqrt(sum(n * weight**2 * variance(law) for law, weight, n in terms))
 
 
-def error95(terms: Terms, *, alone: bool = True) -> int:
-    """The half-width that holds with 95 % for a whole number that is this noise off.
+def error95(terms: ErrorTerms, *, alone: bool = True, missed: float = MISSED) -> int:
+    """The half-width that holds with 95 % for a whole number that is this noise off, or with 1 - `missed`.
 
     A number that is `alone` is the nearest whole one. One that shares a sum with others is less than one off from it.
     """
     if all(weight == 1 for _, weight, _ in terms):
-        return half_width_of_sum(terms)
-    reach = half_width_of_weighted_sum(terms)
+        return half_width_of_sum(terms, 1 - missed)
+    reach = half_width_of_weighted_sum(terms, 1 - missed)
     return math.floor(reach + 0.5) if alone else math.ceil(reach)
 
 
 @lru_cache(4096)
-def half_width_of_sum(terms: Terms, confidence: float = 0.95) -> int:
+def half_width_of_sum(terms: ErrorTerms, confidence: float = 0.95) -> int:
     """The smallest w that a plain sum of draws, all of weight 1, exceeds with probability 1 - confidence.
 
     By the inverse Fourier transform of its characteristic function; by Chebyshev's bound where that would be too long.
@@ -86,7 +87,7 @@ def half_width_of_sum(terms: Terms, confidence: float = 0.95) -> int:
 
 
 @lru_cache(4096)
-def half_width_of_weighted_sum(terms: Terms, confidence: float = 0.95) -> float:
+def half_width_of_weighted_sum(terms: ErrorTerms, confidence: float = 0.95) -> float:
     """The least w, on a fine grid, with P[|X| <= w] >= confidence, for X the sum of weighted draws.
 
     By the inverse Fourier transform of the characteristic function of X + T. T is a small noise, a triangle as wide as

@@ -29,16 +29,26 @@ MAX_LISTED_VERSIONS = 6
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One factor of the guarantee: its number, how it is written in the formula, and where it comes from."""
+    """One factor of the guarantee: its number, how it is written, and where it comes from.
+
+    A sum stands in brackets in the formula. Of a small rho, the first digits count.
+    """
 
     number: Fraction
     words: str
     why: str
+    is_sum: bool = False
+    is_rho: bool = False
 
     @property
     def number_text(self) -> str:
-        """The number as a table has it: of a small one, such as a rho, the first digits count."""
-        return amount(self.number) if self.number >= 1 or not self.words.startswith("rho") else digits(self.number)
+        """The number as a table has it."""
+        return digits(self.number) if self.is_rho and self.number < 1 else amount(self.number)
+
+    @property
+    def term(self) -> str:
+        """The factor in the formula."""
+        return f"({self.words})" if self.is_sum else self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class ReportExplanation:
 
     @property
     def formula(self) -> str:
-        product, epsilon = TIMES.join(factor.words for factor in self.factors), amount(self.promise.epsilon)
+        product, epsilon = TIMES.join(factor.term for factor in self.factors), amount(self.promise.epsilon)
         if self.promise.gaussian is None:
             return f"{product} = {epsilon}"
         rho = math.prod(factor.number for factor in self.factors)
@@ -77,7 +87,7 @@ class ReportExplanation:
             "guarantee": self.promise.to_dict(),
             "together": None if self.together is None else self.together.to_dict(),
             "formula": self.formula,
-            "factors": [{"number": float(f.number), "words": f.words, "why": f.why} for f in self.factors],
+            "factors": [{"number": float(f.number), "words": f.term, "why": f.why} for f in self.factors],
             "statistics": {"counting_one_event": list(self.promise.statistics), "why": list(joint_statistics(policy))},
             "attributes": {
                 name: {"values": len(each.domain), "max_values": each.max_values}
@@ -146,7 +156,7 @@ def _attribute_factor(policy: ReportPolicy, promise: ReportGuarantee) -> Factor:
         return Factor(number, words, f"{why}; totals are exact, and not in the sum")
     if not count:
         return Factor(number, "1 total", "there are no attributes")
-    return Factor(number, f"({words} + 1 total)", f"{why}, and counts in the total")
+    return Factor(number, f"{words} + 1 total", f"{why}, and counts in the total", is_sum=True)
 
 
 def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Factor]:
@@ -155,7 +165,8 @@ def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Fa
     They are factors where all cells have the same price, and a sum where they do not.
     """
     levels, names = policy.calendar.levels, promise.statistics
-    unit, write = ("epsilon", amount) if policy.gaussian is None else ("rho", digits)
+    is_rho = policy.gaussian is not None
+    unit, write = ("rho", digits) if is_rho else ("epsilon", amount)
     rows = {name: tuple(_price(policy, name, level) for level in levels) for name in names}
     first, alike = rows[names[0]], len({*rows.values()}) == 1
     flat = alike and len({*first}) == 1
@@ -165,14 +176,14 @@ def _cell_factors(policy: ReportPolicy, promise: ReportGuarantee) -> Iterator[Fa
     if alike and len(names) > 1:
         yield Factor(Fraction(len(names)), _many(len(names), "statistic"), f"{join_words(names)} may count one event")
     if flat:
-        yield Factor(first[0], f"{unit} {write(first[0])}", "that of one cell")
+        yield Factor(first[0], f"{unit} {write(first[0])}", "that of one cell", is_rho=is_rho)
     elif alike:
         terms = " + ".join(f"{write(each)} in {level}" for each, level in zip(first, levels, strict=True))
-        yield Factor(sum(first, Fraction(0)), f"{unit} ({terms})", "that of a cell, by level of time")
+        yield Factor(sum(first, Fraction(0)), f"{unit} ({terms})", "that of a cell, by level of time", is_rho=is_rho)
     else:
         terms = " + ".join(f"{' + '.join(map(write, each))} of {name}" for name, each in rows.items())
         total = sum((sum(each, Fraction(0)) for each in rows.values()), Fraction(0))
-        yield Factor(total, f"{unit} ({terms})", f"that of a cell, in {join_words(levels)}")
+        yield Factor(total, f"{unit} ({terms})", f"that of a cell, in {join_words(levels)}", is_rho=is_rho)
 
 
 def _price(policy: ReportPolicy, statistic: str, level: str) -> Fraction:

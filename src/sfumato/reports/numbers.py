@@ -23,7 +23,7 @@ from sfumato.query.reports.calendar import Range, Span
 from sfumato.query.reports.entities import Family
 from sfumato.query.reports.policy import Option, ReportPolicy
 from sfumato.query.reports.timetrees import TimeTree
-from sfumato.reports.errors import Terms, as_terms, half_width_of_sum, sum_terms, variance
+from sfumato.reports.errors import ErrorTerms, as_terms, half_width_of_sum, sum_terms, variance
 
 MAX_COUNT = 2**40
 """Counts are clamped to this, because sums must not overflow int64."""
@@ -61,17 +61,31 @@ class Numbers:
 
         Each statistic comes after those that follow from it, and totals come last.
         """
-        running = "monotone" in self.options
-        weighed = {which: self._weigh(which, array) for which, array in cells.items()}
-        sums = {which: self._running_sums(array) if running else self._sums(array) for which, array in weighed.items()}
-        estimates = {which: self._estimate(which, array) for which, array in sums.items()}
-        if running:
+        return self.settle(self.estimate(cells))
+
+    def settle(self, estimates: Mapping[Which, NDArray[np.float64]]) -> dict[Which, Array]:
+        """Whole numbers near their estimates and at or above their floors; those of a family add up."""
+        if "monotone" in self.options:
             return self._compute_running(estimates)
         shown: dict[Which, Array] = {}
-        for which in self._order(cells):
+        for which in self._order(estimates):
             floors = self._floors(which, shown, estimates[which].shape)
             shown[which] = self._raise_to(floors, which, estimates[which])
         return shown
+
+    def estimate(self, cells: Mapping[Which, Array]) -> dict[Which, NDArray[np.float64]]:
+        """The numbers before their floors, not rounded; of running counts, the sums at all ends."""
+        add_up = self._running_sums if "monotone" in self.options else self._sums
+        return {which: self._estimate(which, add_up(self._weigh(which, array))) for which, array in cells.items()}
+
+    def most_moved(self, estimates: NDArray[np.float64], shown: Array, entity: int) -> int:
+        """How far a number of an entity is at most from its estimate, or from 0 if that is below it; 0 if less than 1.
+
+        Only siblings move it so far: those that are raised to 0 take the sum of the family from the others. The true
+        number is within this of the shown one whenever the noise is within its own interval, on top of that.
+        """
+        moved: NDArray[np.float64] = np.abs(shown[:, entity] - np.maximum(estimates[:, entity], 0))
+        return math.floor(float(moved.max(initial=0)))
 
     def saw_other_rows(self, cells: Mapping[Which, Array]) -> bool:
         """Whether some ranges are further from the ranges in them than noise explains: rows came or went between."""
@@ -82,7 +96,7 @@ class Numbers:
             if not self._exact(which)
         )
 
-    def noise(self, statistic: str, entities: int) -> Iterator[Terms]:
+    def noise(self, statistic: str, entities: int) -> Iterator[ErrorTerms]:
         """The noise of the steps, each a sum over so many entities; of steps with the same variance, that of one."""
         laws, variances = self._laws(statistic), self._cell_variances(statistic)
         places = {level: [at for at, span in enumerate(self.spans) if span.level == level] for level in laws}
@@ -99,7 +113,7 @@ class Numbers:
                     known.add(rough)
                     yield as_terms(((law, weights[places[level], step]) for level, law in laws.items()), entities)
 
-    def sum_noise(self, statistic: str, cells: Mapping[str, int], entities: int) -> Terms:
+    def sum_noise(self, statistic: str, cells: Mapping[str, int], entities: int) -> ErrorTerms:
         """The noise of a plain sum, over so many entities, of as many cells as there are by level of time."""
         laws = self._laws(statistic)
         return sum_terms(((laws[level], n) for level, n in cells.items()), entities)

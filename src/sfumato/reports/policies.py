@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from sfumato.catalog import Catalog
 from sfumato.config import AttributeSettings, Config, ReportSettings, StatisticSettings
-from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, nearest
+from sfumato.errors import ConfigError, InvalidArgument, NotSupported, SfumatoError, find_nearest
 from sfumato.query.abilities import Abilities
 from sfumato.query.filters import canonical_filter
 from sfumato.query.policy import Column, TablePolicy
@@ -95,7 +96,7 @@ def build_policy(config: Config, catalog: Catalog, settings: ReportSettings) -> 
         if settings.gaussian is not None:
             policy = with_gaussian_noise(policy, settings.gaussian.epsilon, settings.gaussian.delta)
     except InvalidArgument as problem:
-        raise ConfigError(f"{here}.{problem.argument}", problem.problem) from None
+        raise ConfigError(f"{here}.{problem.argument}", problem.problem, nearest=problem.nearest) from None
     _check_time(policy, schema, f"{here}.time")
     for name, attribute in policy.attributes.items():
         if unable := abilities.key_problem(name, attribute.type):
@@ -124,8 +125,9 @@ def _statistic(
     if settings.column is not None and _type_of(settings.column, schema, f"{where}.sum") != "integer":
         raise ConfigError(f"{where}.sum", f"must be a column of whole numbers; {settings.column} is not")
     columns = {column: Column(column, cast(Type, kind)) for column, kind in schema.items() if kind in TYPES}
+    plain = replace(abilities, functions=frozenset(), name="a report")  # its query has no place for expressions
     try:
-        predicate = canonical_filter(settings.where, TablePolicy("the table", "", columns, {}, abilities=abilities))
+        predicate = canonical_filter(settings.where, TablePolicy("the table", "", columns, {}, abilities=plain))
     except (InvalidArgument, NotSupported) as problem:
         raise ConfigError(f"{where}.where", str(problem)) from None
     return ReportStatistic(name, settings.epsilon, settings.column, predicate, settings.of)
@@ -161,7 +163,7 @@ def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> L
     levels = [level for level in settings.levels if level in schema]
     if len(levels) < len(settings.levels) and (settings.entities is None or settings.levels[-1] not in levels):
         missing = next(level for level in settings.levels if level not in levels)
-        raise ConfigError(where, f"{missing} is not in the table{nearest(missing, schema)}")
+        raise ConfigError(where, f"{missing} is not in the table", nearest=find_nearest(missing, schema))
     for level in levels:
         if schema[level] not in ("text", "integer"):
             raise ConfigError(where, f"{level} must hold text or whole numbers, which name an entity")
@@ -170,5 +172,5 @@ def _reach(settings: ReportSettings, schema: Mapping[str, str], where: str) -> L
 
 def _type_of(column: str, schema: Mapping[str, str], where: str) -> str:
     if column not in schema:
-        raise ConfigError(where, f"{column} is not in the table{nearest(column, schema)}")
+        raise ConfigError(where, f"{column} is not in the table", nearest=find_nearest(column, schema))
     return schema[column]

@@ -3,7 +3,7 @@
     Middleware -> route -> authenticate -> rate, right -> read the body -> queue -> session -> reply
                     └─ any refusal or failure -> problem
 
-Each route calls one method of `Calls` in a worker thread, because the engine and the ledger block.
+Each route does its work in a worker thread, because the engine and the ledger block.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from typing import Any, TypeAlias
@@ -23,22 +23,27 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from sfumato.config import Right
+from sfumato.config import Config
 from sfumato.errors import Failed, InvalidArgument, NotFound, SfumatoError
 from sfumato.ledger.api_keys import START
 from sfumato.service import openapi, pools
 from sfumato.service.bodies import BODY, BodyTooLarge, Disconnected
-from sfumato.service.calls import ANSWERS, Authenticated, Calls, readiness_reply
+from sfumato.service.calls import ApiCall, Authenticated, Calls, Work, readiness_reply
+from sfumato.service.media import NotAcceptable
 from sfumato.service.middleware import RECORD, Middleware
 from sfumato.service.pages import add_pages
-from sfumato.service.pools import Pool
+from sfumato.service.pools import Activity, Pool
 from sfumato.service.readiness import Probe
+from sfumato.service.reload import PolicyWatch
 from sfumato.service.reply import Health, json_reply, problem_reply
+from sfumato.service.routes import Route
 from sfumato.service.sweeper import Sweeper
 from sfumato.service.telemetry import METRICS_TYPE, Telemetry
 from sfumato.session import PARTS, Session
 
-Work: TypeAlias = Callable[[Authenticated], Response]
+Respond: TypeAlias = Callable[[Request, Route, Work, Pool], Awaitable[Response]]
+
+AddConsole: TypeAlias = "Callable[[FastAPI, Parts], None]"
 
 MAX_UNAUTHENTICATED = 1000  # calls that wait to be authenticated: each holds a connection and a network buffer
 CLOSED_REQUEST = 499  # the caller is gone; for the log, as nginx writes it
@@ -55,19 +60,45 @@ _NO_TELEMETRY: Any = {
 }
 
 
-def create_app(session: Session) -> Middleware:
-    """The service over an open session. It closes the session when it shuts down."""
-    telemetry = Telemetry()
-    calls = Calls(session, telemetry)
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What routes are made of: the calls, the pools by their names, and what analysts do in all of these."""
+
+    calls: Calls
+    pools: Mapping[str, Pool]
+    activity: Activity
+
+
+def create_app(
+    session: Session, file: str | None = None, written: Config | None = None, *, add_console: AddConsole | None = None
+) -> Middleware:
+    """The service over an open session. It closes the session when it shuts down.
+
+    With the `file` of its configuration, and what was `written` there, it takes changes of the policy while it runs.
+    `add_console` adds the pages, unless the configuration has them off.
+    """
+    telemetry, activity = Telemetry(), pools.Activity()
+    calls = Calls(session, telemetry, pools.LoopTurns(activity))
     sweeper = Sweeper(session)
+
+    def take(other: Session) -> None:
+        outermost.take(other.config)  # first, because nothing may be answered without its padding
+        calls.take(other)
+        sweeper.take(other)
+
+    watch = None if file is None else PolicyWatch(file, written or session.config, session, take)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sweeper.start()
+        if watch is not None:
+            watch.start()
         _LOG.info("started", extra={"fields": {"process": os.getpid()}})
         try:
             yield
         finally:
+            if watch is not None:
+                watch.stop()
             sweeper.stop()
             await to_thread.run_sync(session.close)
             await to_thread.run_sync(telemetry.flush)
@@ -83,75 +114,39 @@ def create_app(session: Session) -> Middleware:
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
     )
-    app.add_exception_handler(HTTPException, _reply_to_error)
-    app.add_exception_handler(Exception, _reply_to_error)
-    add_api_routes(app, calls)
+    app.add_exception_handler(HTTPException, reply_to_error)
+    app.add_exception_handler(Exception, reply_to_error)
+    by_name = add_api_routes(app, calls, activity)
+    if add_console is not None and session.config.console.enabled:
+        add_console(app, Parts(calls, by_name, activity))
     add_probe_routes(app, calls, telemetry)
     add_pages(app)
-    return Middleware(app, session.config, telemetry, calls.find_cached)
+    outermost = Middleware(app, session.config, telemetry, calls.find_cached)
+    return outermost
 
 
-def add_api_routes(app: FastAPI, calls: Calls) -> None:
-    """The routes that need a key or a token."""
-    activity = pools.Activity()
-    kinds = pools.ASK, pools.REPORT, pools.ESTIMATE, pools.READ
-    asking, reporting, estimating, reading = (Pool(*sizes, activity) for sizes in kinds)
+def add_api_routes(app: FastAPI, calls: Calls, activity: pools.Activity) -> Mapping[str, Pool]:
+    """The routes that need a key or a token, and the pools of their work."""
+    sizes = {"ask": pools.ASK, "report": pools.REPORT, "estimate": pools.ESTIMATE, "read": pools.READ}
+    by_name = {name: Pool(*size, activity) for name, size in sizes.items()}
     respond = _create_responder(calls, activity)
-
-    @app.post(ANSWERS, **openapi.options("ask"))
-    async def ask(request: Request) -> Response:
-        key = request.headers.get("idempotency-key")
-        return await respond(request, "ask", asking, lambda caller: calls.ask(caller, key))
-
-    @app.post("/v1/reports", **openapi.options("report"))
-    async def report(request: Request) -> Response:
-        key = request.headers.get("idempotency-key")
-        return await respond(request, "report", reporting, lambda caller: calls.report(caller, key))
-
-    @app.post("/v1/estimates", **openapi.options("estimate"))
-    async def estimate(request: Request) -> Response:
-        return await respond(request, "estimate", estimating, calls.estimate)
-
-    @app.get("/v1/answers/{digest}", **openapi.options("recall"))
-    async def recall(request: Request) -> Response:
-        digest, tags = request.path_params["digest"], ",".join(request.headers.getlist("if-none-match"))
-        return await respond(request, "recall", reading, lambda caller: calls.recall(caller, digest, tags))
-
-    @app.get("/v1/me", **openapi.options("me"))
-    async def me(request: Request) -> Response:
-        return await respond(request, "read", reading, calls.me)
-
-    @app.get("/v1/budget", **openapi.options("budget"))
-    async def budget(request: Request) -> Response:
-        return await respond(request, "read", reading, calls.budget)
-
-    @app.get("/v1/budget/charges", **openapi.options("charges"))
-    async def charges(request: Request) -> Response:
-        cursor, rows = (request.query_params.get(name) for name in ("cursor", "rows"))
-        return await respond(request, "read", reading, lambda caller: calls.charges(caller, cursor, rows))
-
-    @app.get("/v1/tables", **openapi.options("tables"))
-    async def tables(request: Request) -> Response:
-        return await respond(request, "read", reading, calls.tables)
-
-    @app.get("/v1/guarantee", **openapi.options("guarantee"))
-    async def guarantee(request: Request) -> Response:
-        return await respond(request, "read", estimating, calls.guarantee)
-
-    @app.get("/v1/admin/guarantee", **openapi.options("total_guarantee"))
-    async def total_guarantee(request: Request) -> Response:
-        return await respond(request, "usage", estimating, calls.total_guarantee)
-
-    @app.get("/v1/admin/usage", **openapi.options("usage"))
-    async def usage(request: Request) -> Response:
-        query = request.query_params
-        arguments = query.get("since"), query.get("until"), query.getlist("budget")
-        return await respond(request, "usage", estimating, lambda caller: calls.usage(caller, *arguments))
+    for name, route in openapi.ROUTES.items():
+        if route.work is not None:
+            endpoint = _create_endpoint(respond, route, route.work, by_name[route.pool])
+            app.add_api_route(route.path, endpoint, methods=[route.method], **openapi.options(name))
+    return by_name
 
 
-def _create_responder(
-    calls: Calls, activity: pools.Activity
-) -> Callable[[Request, Right, Pool, Work], Awaitable[Response]]:
+def _create_endpoint(
+    respond: Respond, route: Route, work: Work, pool: Pool
+) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return await respond(request, route, work, pool)
+
+    return endpoint
+
+
+def _create_responder(calls: Calls, activity: pools.Activity) -> Respond:
     """What the routes with a key have in common: the key, the rate and the right, the body, and then the work."""
     # A token may wait for the keys of its provider; calls with an API key must not wait behind it.
     # With a key, a turn that does not come means a stuck ledger.
@@ -174,14 +169,20 @@ def _create_responder(
         # All callers that were never seen share one turn, because before authentication they are all the same.
         return await pool.run(calls.recall_analyst(authorization), partial(calls.authenticate, authorization))
 
-    async def respond(request: Request, right: Right, pool: Pool, work: Work) -> Response:
+    def reply_to(call: ApiCall, route: Route, work: Work) -> Response:
+        result = work(calls, call)
+        return result if isinstance(result, Response) else json_reply(result, status=route.status)
+
+    async def respond(request: Request, route: Route, work: Work, pool: Pool) -> Response:
         record = request.scope[RECORD]
         try:
             caller = await authenticate(request.headers.get("authorization"))
-            calls.admit(caller, right, record)
-            if request.method == "POST":
-                caller = replace(caller, body=await request.scope[BODY].read(caller.analyst))
-            return await pool.run(caller.analyst, partial(work, caller))
+            calls.admit(caller, route.right, record)
+            openapi.check_query(route, request.query_params)
+            body = await request.scope[BODY].read(caller.analyst) if request.method == "POST" else b""
+            return await pool.run(caller.analyst, partial(reply_to, ApiCall(caller, request, body), route, work))
+        except NotAcceptable as error:
+            return problem_reply(record, error, name="not-acceptable")
         except BodyTooLarge as error:
             return problem_reply(record, error, name="too-large")
         except SfumatoError as error:
@@ -210,7 +211,7 @@ def add_probe_routes(app: FastAPI, calls: Calls, telemetry: Telemetry) -> None:
         return Response(telemetry.metrics(), media_type=METRICS_TYPE)
 
 
-async def _reply_to_error(request: Request, error: Exception) -> Response:
+async def reply_to_error(request: Request, error: Exception) -> Response:
     """An unknown path gives the same 404 as a thing that is not the caller's. An unexpected error is not described."""
     record, status = request.scope[RECORD], getattr(error, "status_code", None)
     if status == 404:

@@ -20,7 +20,7 @@ from sfumato.service.oidc import Fetch, KeySet, TokenVerifier, fetch
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller. `key_id` names the API key and `until` is when it expires; None for a token.
+    """An authenticated caller. `key_id` and `prefix` name the API key, `until` is when it expires; None for a token.
 
     The caller has a right if `role` and `limit` both have it: a key has a role of its own, and cannot give more than
     the analyst's role in the file.
@@ -31,6 +31,11 @@ class Principal:
     key_id: str | None = None
     until: datetime | None = field(default=None, compare=False)
     limit: Role = "owner"
+    prefix: str | None = field(default=None, compare=False)
+
+    @property
+    def rights(self) -> list[Right]:
+        return [right for right, roles in RIGHTS.items() if {self.role, self.limit} <= roles]
 
 
 def check_right(principal: Principal, right: Right) -> None:
@@ -50,6 +55,10 @@ class Authenticator:
         self._analysts, self._keys, self._clock = config.analysts, keys, clock
         self._tokens = None if oidc is None else TokenVerifier(oidc, KeySet(oidc.jwks_url, fetch))
 
+    def take(self, config: Config) -> None:
+        """Know the analysts of this configuration from now on."""
+        self._analysts = config.analysts
+
     def authenticate(self, authorization: str | None) -> Principal:
         """The principal of this header. Raises `Unauthorized`, with the same text for every reason."""
         scheme, _, credential = (authorization or "").partition(" ")
@@ -59,12 +68,12 @@ class Authenticator:
         return principal
 
     def _find(self, credential: str) -> Principal | None:
-        now = self._clock()
+        now, analysts = self._clock(), self._analysts
         if credential.startswith(START):
             key = self._keys.find(credential, now)
-            if key is None or key.analyst not in self._analysts:
+            if key is None or key.analyst not in analysts:
                 return None
-            role, limit = sort_roles(key.role, self._analysts[key.analyst].role)
-            return Principal(key.analyst, role, key.id, key.expires, limit)
+            role, limit = sort_roles(key.role, analysts[key.analyst].role)
+            return Principal(key.analyst, role, key.id, key.expires, limit, key.prefix)
         name = self._tokens.analyst(credential, now) if self._tokens else None
-        return Principal(name, self._analysts[name].role) if name in self._analysts and name is not None else None
+        return Principal(name, analysts[name].role) if name in analysts and name is not None else None

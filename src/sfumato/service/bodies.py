@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from sfumato.errors import InvalidArgument, RateLimited
 
 Message: TypeAlias = MutableMapping[str, Any]
-Scope: TypeAlias = MutableMapping[str, Any]
+AsgiScope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 
 BODY = "sfumato.body"
@@ -68,7 +68,7 @@ class Body:
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, max_bytes: int, held: HeldBytes, on_late: Callable[[], None]
+        self, scope: AsgiScope, receive: Receive, max_bytes: int, held: HeldBytes, on_late: Callable[[], None]
     ) -> None:
         self._scope, self._receive, self._max_bytes = scope, receive, max_bytes
         self._held, self._on_late = held, on_late
@@ -141,7 +141,7 @@ class Body:
 _ENCODING = b"transfer-encoding"
 
 
-def header(scope: Scope, name: bytes) -> str | None:
+def header(scope: AsgiScope, name: bytes) -> str | None:
     """The first header of this name."""
     for key, value in scope["headers"]:
         if key == name:

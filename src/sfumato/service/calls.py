@@ -1,28 +1,32 @@
-"""What each route does, without routing and event loop: read the arguments, call the session, write the reply."""
+"""What routes do, without routing and event loop: read the arguments, call the session, write the reply."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypedDict
 
+from msgspec.structs import replace as replace_fields
+from starlette.requests import Request
 from starlette.responses import Response
 
-from sfumato.config import Right
+from sfumato.config import Right, Role
 from sfumato.errors import SfumatoError
 from sfumato.ledger import IdempotentCall
 from sfumato.ledger.api_keys import ApiKeys
-from sfumato.ledger.usage import overview, read_budget, read_range
+from sfumato.query.request import RequestLike
 from sfumato.service.auth import Authenticator, Principal, check_right
-from sfumato.service.bodies import Body, Disconnected, Scope, header
+from sfumato.service.bodies import AsgiScope, Body, Disconnected, header
 from sfumato.service.limits import Rates, read_idempotency_key, read_object, read_page_rows
-from sfumato.service.pools import STRANGER
+from sfumato.service.media import accepted, answer_reply, etag, negotiate
+from sfumato.service.pools import STRANGER, LoopTurns
 from sfumato.service.reply import Readiness, budget_headers, json_reply, retry_after
 from sfumato.service.reply_cache import CachedReply, ReplyCache
 from sfumato.service.telemetry import CallRecord, Telemetry
-from sfumato.session import Part, Session
-from sfumato.wire import UsageReport
+from sfumato.session import Session, SessionPart
+from sfumato.wire import Answer, KeyInfo, Me, Record
 
 ANSWERS = "/v1/answers"
 REPORT_EXAMPLE = '{"statistics": ["clicks"], "start": "2026-10-01", "end": "2026-11-01"}'
@@ -31,31 +35,86 @@ MAX_PRINCIPALS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """An authenticated call. `stamp` was taken before the key was checked: a later change of the key changes it.
-
-    The body is read later; it is empty until then.
-    """
+    """An authenticated caller. `stamp` was taken before the key was checked: a later change of the key changes it."""
 
     principal: Principal
     stamp: Hashable | None
     authorization: str
-    body: bytes = b""
 
     @property
     def analyst(self) -> str:
         return self.principal.analyst
 
 
-class Calls:
-    """One method per route. Thread-safe; the methods block, so they belong in worker threads."""
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """A request of an authenticated caller, and its body."""
 
-    def __init__(self, session: Session, telemetry: Telemetry) -> None:
-        self._session, self._telemetry = session, telemetry
+    caller: Authenticated
+    request: Request
+    body: bytes = b""
+
+    @property
+    def analyst(self) -> str:
+        return self.caller.analyst
+
+    @property
+    def key(self) -> str | None:
+        """The `Idempotency-Key`."""
+        return self.request.headers.get("idempotency-key")
+
+    @property
+    def media(self) -> str:
+        """The media type of the reply, as `Accept` wants it."""
+        return negotiate(accepted(self.request.scope))
+
+    @property
+    def role(self) -> Role:
+        return self.caller.principal.role
+
+    def part(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+    def query(self, *names: str) -> dict[str, str | None]:
+        """Query parameters by their names; None for one that was not sent."""
+        return {name: self.request.query_params.get(name) for name in names}
+
+    def page(self) -> Page:
+        """The page of a list that is asked for."""
+        return {"cursor": self.query("cursor")["cursor"], "rows": read_page_rows(self.query("rows")["rows"])}
+
+
+class Page(TypedDict):
+    """A page of a list."""
+
+    cursor: str | None
+    rows: int
+
+
+Work: TypeAlias = "Callable[[Calls, ApiCall], Record | Response]"
+"""What a route does: in a worker thread. A record becomes JSON."""
+
+
+class Calls:
+    """The work of routes that is more than a call of the session. Thread-safe.
+
+    The methods block, so they belong in worker threads.
+    """
+
+    def __init__(self, session: Session, telemetry: Telemetry, turns: LoopTurns) -> None:
+        self.session, self._telemetry, self._turns = session, telemetry, turns
         self._authenticator = Authenticator(session.config, ApiKeys(session.ledger), session.now)
         self._rates = Rates(session.config.service.rate_per_minute)
         self._replies = ReplyCache(session.ledger, session.now)
         self._lock = threading.Lock()
         self._callers: OrderedDict[str, Authenticated] = OrderedDict()
+
+    def take(self, session: Session) -> None:
+        """Answer later calls by this session, which is under another policy. Calls that have begun keep theirs."""
+        self.session = session
+        self._authenticator.take(session.config)
+        self._replies.forget()
 
     def recognise(self, authorization: str | None) -> Authenticated | None:
         """The caller, if this authorization was checked at the present stamp: then it is still valid. Cheap."""
@@ -85,89 +144,80 @@ class Calls:
         self._rates.take(caller.analyst)
         check_right(caller.principal, right)
 
-    def ask(self, caller: Authenticated, key: str | None) -> Response:
-        request, once = read_object(caller.body), read_idempotency_key(key)
-        call = None if once is None else IdempotentCall.of(once, caller.body)
-        answer = self._session.ask(request, analyst=caller.analyst, call=call)
+    def answer(self, caller: Authenticated, request: RequestLike, key: str | None, body: bytes) -> Answer:
+        """Answer a request. With an idempotency key, `body` is what may not be another one under this key."""
+        once = read_idempotency_key(key)
+        idempotent = None if once is None else IdempotentCall.of(once, body)
+        answer = self.session.ask(request, analyst=caller.analyst, call=idempotent)
         self._telemetry.count_answer(repeat=answer.receipt.repeat)
-        reply = json_reply(answer, budget_headers(answer.receipt.left, answer.receipt.resets))
+        return answer
+
+    def ask(self, call: ApiCall) -> Response:
+        media, caller = call.media, call.caller
+        answer = self.answer(caller, read_object(call.body), call.key, call.body)
+        reply = answer_reply(answer, media)
         cached = CachedReply(caller.analyst, reply)
-        self._replies.put((caller.authorization, caller.body, key), caller.stamp, cached, caller.principal.until)
+        key = caller.authorization, call.body, call.key, media
+        self._replies.put(key, caller.stamp, cached, caller.principal.until)
         return reply
 
-    async def find_cached(self, scope: Scope, body: Body, record: CallRecord) -> Response | None:
+    async def find_cached(self, scope: AsgiScope, body: Body, record: CallRecord) -> Response | None:
         """The cached reply to the same call of `ask`, if it is still right. Reads the body of a known caller only."""
-        if scope["path"] != ANSWERS or scope["method"] != "POST":
+        if scope["path"] != ANSWERS or scope["method"] != "POST" or scope["query_string"]:
             return None
         authorization = header(scope, b"authorization")
+        await self._turns.wait(self.recall_analyst(authorization))
         caller = self.recognise(authorization)
         if caller is None:
             return None
         try:
+            media = negotiate(accepted(scope))
             content = await body.read(caller.analyst)
         except (SfumatoError, Disconnected):
             return None  # the route reports it
         stamp = self._replies.stamp() if body.is_late else caller.stamp
-        cached = self._replies.get((caller.authorization, content, header(scope, b"idempotency-key")), stamp)
+        cached = self._replies.get((caller.authorization, content, header(scope, b"idempotency-key"), media), stamp)
         if cached is None or not self._rates.try_take(cached.analyst):
             return None
         record.route, record.analyst = ANSWERS, cached.analyst
         self._telemetry.count_answer(repeat=True)
         return cached.reply
 
-    def report(self, caller: Authenticated, key: str | None) -> Response:
+    def report(self, call: ApiCall) -> Response:
         """Query a report. It is idempotent without a key; the key is only checked."""
-        request = read_object(caller.body, REPORT_EXAMPLE)
-        read_idempotency_key(key)
-        report = self._session.report(request, analyst=caller.analyst)
+        media = call.media
+        request = read_object(call.body, REPORT_EXAMPLE)
+        read_idempotency_key(call.key)
+        report = self.session.report(request, analyst=call.analyst)
         self._telemetry.count_report(repeat=report.receipt.repeat)
-        return json_reply(report, budget_headers(report.receipt.left, report.receipt.resets))
+        return answer_reply(report, media)
 
-    def estimate(self, caller: Authenticated) -> Response:
-        return json_reply(self._session.estimate(read_object(caller.body), analyst=caller.analyst))
-
-    def recall(self, caller: Authenticated, digest: str, if_none_match: str) -> Response:
-        answer = self._session.recall(digest, analyst=caller.analyst)
-        standing = self._session.budget(caller.analyst).accounts[0]
-        etag = f'"{digest}"'
+    def recall(self, call: ApiCall) -> Response:
+        media, session, digest = call.media, self.session, call.part("digest")
+        now = session.now()
+        answer = session.recall(digest, analyst=call.analyst, now=now)
+        standing = session.budget(call.analyst, now=now).accounts[0]
         headers = budget_headers(standing.left, standing.resets) | {
-            "etag": etag,
+            "etag": (tag := etag(digest, media)),
             "cache-control": "private, no-cache",
         }
-        tags = [tag.strip() for tag in if_none_match.split(",")]
+        tags = [each.strip() for each in ",".join(call.request.headers.getlist("if-none-match")).split(",")]
         # A weak tag matches too (RFC 9110, 13.1.2).
-        if tags == ["*"] or etag in (tag.removeprefix("W/") for tag in tags):
-            return Response(status_code=304, headers=headers)
-        return json_reply(answer, headers)
+        if tags == ["*"] or tag in (each.removeprefix("W/") for each in tags):
+            return Response(status_code=304, headers=headers | {"vary": "Accept"})
+        return answer_reply(answer, media, headers)
 
-    def budget(self, caller: Authenticated) -> Response:
-        return json_reply(self._session.budget(caller.analyst))
+    def me(self, call: ApiCall) -> Me:
+        """The caller's record, with the rights and the end of the key that she calls with."""
+        principal = call.caller.principal
+        me = self.session.me(call.analyst, role=principal.role)
+        ends = None if principal.until is None else principal.until.isoformat(timespec="microseconds")
+        key = None if principal.prefix is None else KeyInfo(prefix=principal.prefix, expires=ends)
+        return replace_fields(me, rights=principal.rights, key=key)
 
-    def charges(self, caller: Authenticated, cursor: str | None, rows: str | None) -> Response:
-        page = self._session.charges(caller.analyst, cursor=cursor, rows=read_page_rows(rows))
-        return json_reply(page)
-
-    def tables(self, caller: Authenticated) -> Response:
-        return json_reply(self._session.tables(caller.analyst, role=caller.principal.role))
-
-    def me(self, caller: Authenticated) -> Response:
-        return json_reply(self._session.me(caller.analyst, role=caller.principal.role))
-
-    def guarantee(self, caller: Authenticated) -> Response:
-        return json_reply(self._session.guarantee(caller.analyst, role=caller.principal.role))
-
-    def total_guarantee(self, _: Authenticated) -> Response:
-        return json_reply(self._session.guarantee())
-
-    def usage(self, _: Authenticated, since: str | None, until: str | None, budgets: Sequence[str]) -> Response:
-        first, last = read_range(since, until, self._session.now())
-        charges = [read_budget(text) for text in budgets]
-        result = overview(self._session.ledger, self._session.config, first, last, budgets=charges)
-        return json_reply(UsageReport.of_overview(result))
-
-    def check(self, part: Part) -> None:
+    def check(self, part: SessionPart) -> None:
         """Raise unless this part can be used. Blocks for as long as the part does."""
-        self._session.check_part(part)
+        self.session.check_part(part)
 
 
 def readiness_reply(are_ready: Mapping[str, bool]) -> Response:

@@ -1,7 +1,8 @@
 """The outermost layer: what every request and every response passes.
 
-It gives each request an id, answers from the reply cache, adds security headers, pads response times, closes the
-connection after a reply to a request whose body was not read, and turns unexpected errors into problems.
+It gives each request an id, refuses requests for other hosts, answers from the reply cache, adds security headers,
+pads response times, closes the connection after a reply to a request whose body was not read, and turns unexpected
+errors into problems.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from typing import TypeAlias
 from starlette.responses import Response
 
 from sfumato.config import Config
-from sfumato.errors import Failed
-from sfumato.service.bodies import BODY, Body, HeldBytes, Message, Receive, Scope, header
+from sfumato.errors import Failed, InvalidArgument
+from sfumato.service.bodies import BODY, AsgiScope, Body, HeldBytes, Message, Receive, header
+from sfumato.service.origin import Origin
 from sfumato.service.reply import problem_reply
 from sfumato.service.telemetry import CallRecord, Telemetry, locate
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Shortcut: TypeAlias = Callable[[Scope, Body, CallRecord], Awaitable[Response | None]]
+Application: TypeAlias = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
+Shortcut: TypeAlias = Callable[[AsgiScope, Body, CallRecord], Awaitable[Response | None]]
 """A cached reply to a request and its body, or None: then the application is called."""
 
 RECORD = "sfumato.record"
 """The key of a scope under which its `CallRecord` is."""
+
+PROBES = ("/healthz", "/readyz", "/metrics")
+WRONG_HOST = "is not the name of this service; its owner sets it as [service] origin"
 
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"))
 
@@ -39,7 +44,10 @@ HEADERS: Mapping[str, str] = {
     "cache-control": "no-store",
 }
 _RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-_REPLACEABLE = frozenset((b"content-security-policy", b"cache-control"))
+_REPLACEABLE = frozenset((b"content-security-policy", b"cache-control", b"referrer-policy"))
+
+UNPADDED = ("/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/problems/", "/assets/")
+"""Where paths begin that read nothing of an analyst. All others, of the API and of the pages, are padded."""
 
 
 class Middleware:
@@ -48,9 +56,14 @@ class Middleware:
     def __init__(self, app: Application, config: Config, telemetry: Telemetry, shortcut: Shortcut) -> None:
         self._app, self._telemetry, self._shortcut = app, telemetry, shortcut
         self._pad_ms, self._max_bytes = config.pad_ms, config.service.max_request_bytes
+        self._origin = Origin(config.service)
         self._held = HeldBytes(self._max_bytes)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def take(self, config: Config) -> None:
+        """Pad as this configuration says: a new tenant may need it."""
+        self._pad_ms = config.pad_ms
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -65,8 +78,8 @@ class Middleware:
         with self._telemetry.tracer.span(record, header(scope, b"traceparent")):
             await self._measure(scope, receive, send, record)
 
-    async def _measure(self, scope: Scope, receive: Receive, send: Send, record: CallRecord) -> None:
-        pad_ms = self._pad_ms if scope["path"].startswith("/v1/") else 0
+    async def _measure(self, scope: AsgiScope, receive: Receive, send: Send, record: CallRecord) -> None:
+        pad_ms = 0 if scope["path"].startswith(UNPADDED) else self._pad_ms
         padded = _PaddedSend(send, record, pad_ms)
         body = Body(scope, receive, self._max_bytes, self._held, padded.restart_clock)
         padded.body = scope[BODY] = body
@@ -78,10 +91,10 @@ class Middleware:
                 record.route = scope["route"].path
             self._telemetry.finish(record)
 
-    async def _respond(self, scope: Scope, receive: Receive, send: _PaddedSend, record: CallRecord) -> None:
+    async def _respond(self, scope: AsgiScope, receive: Receive, send: _PaddedSend, record: CallRecord) -> None:
         """Answer from the cache or call the application; an unexpected error becomes a problem."""
         try:
-            reply = await self._shortcut(scope, scope[BODY], record)
+            reply = self._refuse_host(scope, record) or await self._shortcut(scope, scope[BODY], record)
             await (self._app(scope, receive, send) if reply is None else reply(scope, receive, send))
         except (Exception, asyncio.CancelledError) as error:
             record.error = locate(error)
@@ -91,6 +104,13 @@ class Middleware:
                 await reply(scope, receive, send)
             if isinstance(error, asyncio.CancelledError):  # the service stops, and its grace period is over
                 raise
+
+    def _refuse_host(self, scope: AsgiScope, record: CallRecord) -> Response | None:
+        """The refusal of a request for another host. Probes come from machines that know an address only."""
+        hosts = [str(value, "latin-1") for name, value in scope["headers"] if name == b"host"]
+        if scope["path"] in PROBES or self._origin.is_ours(hosts):
+            return None
+        return problem_reply(record, InvalidArgument("Host", WRONG_HOST), name="misdirected")
 
 
 class _PaddedSend:

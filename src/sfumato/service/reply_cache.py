@@ -26,8 +26,8 @@ from sfumato.ledger.api_keys import START
 MAX_REPLIES = 2048
 MAX_REPLY_BYTES = 1 << 16
 
-Call: TypeAlias = tuple[str, bytes, str | None]
-"""The `Authorization`, the body and the `Idempotency-Key`."""
+CallKey: TypeAlias = tuple[str, bytes, str | None, str]
+"""The `Authorization`, the body, the `Idempotency-Key` and the media type of the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class ReplyCache:
     def __init__(self, ledger: Ledger, clock: Callable[[], datetime]) -> None:
         self._ledger, self._clock = ledger, clock
         self._lock = threading.Lock()
-        self._replies: OrderedDict[Call, tuple[Hashable, CachedReply]] = OrderedDict()
+        self._policy = 0
+        self._replies: OrderedDict[CallKey, tuple[Hashable, CachedReply]] = OrderedDict()
 
     def stamp(self) -> Hashable | None:
         """The state that replies depend on; None if it is unknown."""
@@ -52,9 +53,15 @@ class ReplyCache:
             ledger = self._ledger.stamp()
         except SfumatoError:
             return None  # the call itself will report it
-        return None if ledger is None else (ledger, int(self._clock().timestamp()))
+        return None if ledger is None else (ledger, self._policy, int(self._clock().timestamp()))
 
-    def get(self, call: Call, stamp: Hashable | None) -> CachedReply | None:
+    def forget(self) -> None:
+        """Another policy is in force: no earlier reply and no earlier stamp is right any more."""
+        with self._lock:
+            self._policy += 1
+            self._replies.clear()
+
+    def get(self, call: CallKey, stamp: Hashable | None) -> CachedReply | None:
         """The reply to this call, if it was cached at this stamp, which is the present one."""
         with self._lock:
             entry = self._replies.get(call)
@@ -65,12 +72,12 @@ class ReplyCache:
         ends = until is not None and int(until.timestamp()) <= int(self._clock().timestamp())
         return not ends and authorization[:7].lower() == "bearer " and authorization[7:].startswith(START)
 
-    def put(self, call: Call, stamp: Hashable | None, cached: CachedReply, until: datetime | None = None) -> None:
+    def put(self, call: CallKey, stamp: Hashable | None, cached: CachedReply, until: datetime | None = None) -> None:
         """Cache a reply to a call that began at `stamp`, unless the stamp has changed since.
 
         Calls with a token are not cached: its validity is not in the ledger. `until` is when the API key expires.
         """
-        authorization, body, _ = call
+        authorization, body, *_ = call
         is_small = len(body) + len(cached.reply.body) <= MAX_REPLY_BYTES
         if not is_small or not self.is_lasting(authorization, until) or stamp is None or stamp != self.stamp():
             return

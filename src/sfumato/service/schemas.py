@@ -17,7 +17,8 @@ from sfumato import wire
 from sfumato.problems import PLACE, PROBLEM_TYPES
 from sfumato.query.reports.policy import OPTIONS
 from sfumato.query.reports.request import FIELDS
-from sfumato.query.request import Request
+from sfumato.query.request import MAX_MEASURES, Request
+from sfumato.types import TYPES
 
 Json: TypeAlias = dict[str, Any]
 
@@ -50,13 +51,35 @@ _WHERE: Json = {
     "examples": [{"region": "emea"}, {"day": {"ge": "2026-10-01"}, "not": {"region": ["apac", "amer"]}}],
 }
 
+_PARAMETER: Json = {
+    "anyOf": [
+        {"type": ["string", "number", "boolean"]},
+        {"type": "object", "propertyNames": {"enum": [*TYPES]}, "minProperties": 1, "maxProperties": 1},
+    ],
+    "description": "A value, or an object that names its type.",
+    "examples": ["emea", 10, {"date": "2026-11-01"}, {"number": "0.10"}],
+}
+_PARAMS: Json = {
+    **nullable({"anyOf": [array(ref("Parameter")), {"type": "object", "additionalProperties": ref("Parameter")}]}),
+    "description": "The values of parameters: a list, one for each `?`, or an object, one for each `:name`.",
+}
+
 _REQUEST_FIELDS: Mapping[str, Json] = {
     "table": NAME,
     "by": {
         "anyOf": [NAME, array(NAME, minItems=1, uniqueItems=True)],
         "description": "The column or columns to group by.",
     },
-    "measure": {**NAME, "description": "What to count: a measure of the table's policy."},
+    "measure": {
+        **NAME,
+        "description": "What to count: a measure of the table's policy, or an aggregate of a column such as "
+        "`AVG(amount)`. It selects the groups if one person can only raise it; otherwise people do.",
+    },
+    "measures": {
+        **array(NAME, maxItems=MAX_MEASURES - 1),
+        "default": [],
+        "description": "Further measures of the same groups. Each costs a unit for each group that a person is in.",
+    },
     "where": {**nullable(ref("Where")), "description": "The rows to count. Default: all."},
     "k": {**nullable(_COUNT), "description": "Number of groups. Default: the policy's max_k."},
     "counts": {"type": "boolean", "description": "False: only the groups, at a lower cost. Default: true."},
@@ -98,13 +121,33 @@ def request_schemas() -> dict[str, Json]:
         required = [field.name for field in fields(kind) if field.default is MISSING]
         text = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
         schemas[kind.__name__] = _object({"type": {"const": kind.kind}, **properties}, ["type", *required], text)
-    sql = {"sql": {**TEXT, "description": "One SELECT with a count, and usually a GROUP BY."}}
-    schemas["Sql"] = _object(sql, sql, "A request in SQL.")
+    sql = {"sql": {**TEXT, "description": "A SELECT with a count, and what follows from its rows."}, "params": _PARAMS}
+    schemas["Sql"] = _object(sql, ["sql"], "A request in SQL.")
+    schemas["Parameter"] = _PARAMETER
     schemas["Request"] = {"oneOf": [*(ref(kind.__name__) for kind in kinds), ref("Sql")]}
     schemas["ReportRequest"] = _object(
         {name: _REPORT_FIELDS.get(name, {}) for name in FIELDS},  # a new field takes any value until it is described
         ["statistics", "start", "end"],
         "Counts of one entity in the range [start, end).",
+    )
+    schemas["KeyRequest"] = _object(
+        {
+            "analyst": NAME,
+            "role": {"enum": ["analyst", "reader", "auditor", None], "description": "Default: that of the file."},
+            "expires": {**nullable(DAY), "description": "Its last day (UTC). Default: as late as possible."},
+        },
+        ["analyst"],
+        "A key to make.",
+    )
+    schemas["GrantRequest"] = _object(
+        {
+            "account": {**NAME, "description": "An analyst, or the full name of an account."},
+            "information": {**AMOUNT, "description": "Units to add. Default: none."},
+            "calls": {**AMOUNT, "description": "Calls to add. Default: none."},
+            "reason": {**NAME, "maxLength": 500, "description": "Why; it is written to the journal."},
+        },
+        ["account", "reason"],
+        "An amount to add to what an account may spend.",
     )
     return schemas
 
@@ -114,5 +157,5 @@ def reply_schemas(records: Iterable[type[msgspec.Struct]]) -> dict[str, Json]:
     schemas = wire.schemas([*records, wire.Problem])
     problem = schemas["Problem"]["properties"]
     problem["type"]["enum"] = [PLACE + kind.name for kind in PROBLEM_TYPES]
-    problem["try"]["items"] = ref("Request")
+    problem["try"]["items"] = {"anyOf": [ref("Request"), ref("ReportRequest")]}
     return schemas

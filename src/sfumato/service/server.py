@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -23,7 +25,7 @@ from sfumato.client.base import is_loopback
 from sfumato.config import Config, load_config
 from sfumato.errors import ConfigError, Failed, InvalidArgument, SfumatoError
 from sfumato.ledger import find_store
-from sfumato.service.app import create_app
+from sfumato.service.app import AddConsole, create_app
 from sfumato.service.middleware import Middleware
 from sfumato.service.telemetry import log_to_stderr, set_up_tracing
 from sfumato.session import Session
@@ -54,12 +56,16 @@ def serve(
     is_exposed: bool = False,
     log_level: str = "info",
     announce: Callable[[str], None],
+    add_console: AddConsole | None = None,
+    worker: str = "sfumato.service.server:create_worker",
 ) -> None:
     """Serve a configuration until the process is stopped. `announce` is called with the URL once it is bound.
 
+    `add_console` adds the pages, and `worker` names what creates the application of each of several workers.
+
     A host that other machines can reach is refused unless `is_exposed`: this is HTTP without TLS.
     """
-    config = load_config(file)
+    written = config = load_config(file)
     if host == "":
         raise InvalidArgument("--host", "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
     options: dict[str, Any] = {"host": host, "port": port, "workers": workers}
@@ -68,12 +74,19 @@ def serve(
         raise ConfigError("service.host", EXPOSED) if host is None else InvalidArgument("--host", EXPOSED)
     config = replace(config, service=settings)
     if settings.workers == 1:
-        _serve_here(config, log_level, announce)
+        _serve_here(file, written, config, log_level, announce, add_console)
     else:
-        _serve_by_workers(file, config, log_level, announce)
+        _serve_by_workers(file, config, log_level, announce, worker)
 
 
-def _serve_here(config: Config, log_level: str, announce: Callable[[str], None]) -> None:
+def _serve_here(
+    file: str,
+    written: Config,
+    config: Config,
+    log_level: str,
+    announce: Callable[[str], None],
+    add_console: AddConsole | None,
+) -> None:
     session = Session(config, finish=False)  # the sweeper finishes reservations while the service runs
     try:
         session.ledger.lock_service()
@@ -82,12 +95,12 @@ def _serve_here(config: Config, log_level: str, announce: Callable[[str], None])
         session.close()
         raise
     prepare_process(log_level)
-    app = create_app(session)
+    app = create_app(session, file, written, add_console=add_console)
     announce(url_of(listener))
     uvicorn.Server(uvicorn_config(app)).run([listener])
 
 
-def _serve_by_workers(file: str, config: Config, log_level: str, announce: Callable[[str], None]) -> None:
+def _serve_by_workers(file: str, config: Config, log_level: str, announce: Callable[[str], None], worker: str) -> None:
     settings = config.service
     store = find_store(config.ledger, config.folder)
     if not store.shared:
@@ -103,17 +116,27 @@ def _serve_by_workers(file: str, config: Config, log_level: str, announce: Calla
         os.environ |= {_FILE: str(Path(file).resolve()), _LEVEL: log_level, "PROMETHEUS_MULTIPROC_DIR": metrics}
         log_to_stderr(log_level)
         announce(url_of(listener))
-        workers = uvicorn_config("sfumato.service.server:create_worker", factory=True, workers=settings.workers)
-        Multiprocess(workers, sockets=[listener]).run()
+        workers = uvicorn_config(worker, factory=True, workers=settings.workers)
+        Supervisor(workers, sockets=[listener]).run()
 
 
-def create_worker() -> Middleware:
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor. A SIGHUP goes on to the workers, which take the policy and do not end."""
+
+    def handle_hup(self) -> None:
+        for process in self.processes:
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, signal.SIGHUP)
+
+
+def create_worker(add_console: AddConsole | None = None) -> Middleware:
     """The application of one of several worker processes."""
     prepare_process(os.environ[_LEVEL])
     try:
-        session = Session(load_config(os.environ[_FILE]), finish=False)
+        config = load_config(os.environ[_FILE])
+        session = Session(config, finish=False)
         session.ledger.lock_service()
-        return create_app(session)
+        return create_app(session, os.environ[_FILE], config, add_console=add_console)
     except SfumatoError as error:
         # One line and no traceback. The supervisor starts another worker: the ledger, for example, may come back.
         _LOG.error("worker did not start", extra={"fields": {"problem": type(error).__name__, "why": str(error)}})
@@ -123,6 +146,8 @@ def create_worker() -> Middleware:
 def prepare_process(log_level: str) -> None:
     """Logs, traces and threads of a process that serves."""
     log_to_stderr(log_level)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the application takes changes of the policy
     set_up_tracing()
     sys.setswitchinterval(SWITCH_S)
 

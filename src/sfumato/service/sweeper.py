@@ -37,6 +37,10 @@ class Sweeper:
         self._started_at = self._session.now()
         self._thread.start()
 
+    def take(self, session: Session) -> None:
+        """Finish reservations under the policy of this session from now on."""
+        self._session = session
+
     def stop(self) -> None:
         """Begin no further reservation. Closing the session ends the one that is being finished."""
         self._stop.set()

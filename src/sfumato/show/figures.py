@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
+from sfumato.show.palette import MAX_LINES
 from sfumato.show.text import (
+    NO_GROUPS,
     figure,
     has_clock_time,
     heading,
@@ -17,8 +19,17 @@ from sfumato.show.text import (
     visible,
 )
 
-MAX_LINES = 10
-"""The most lines in one panel: as many as there are colours."""
+
+def count_interval(count: float, error: float, *, signed: bool = False) -> tuple[float, float]:
+    """The interval around a noisy count. Both ends are at least 0, as true counts are: it misses none because of that.
+
+    Numbers that are computed from counts may be `signed`, and then it has its full width.
+
+    >>> count_interval(10, 26), count_interval(-40, 26)
+    ((0, 36), (0, 0))
+    """
+    ends = count - error, count + error
+    return ends if signed else (max(ends[0], 0), max(ends[1], 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +38,31 @@ class Figures:
 
     The noise of each number is within `error`, 19 times in 20. With `intervals`, each row has its own 95 % interval
     instead, and `interval_heading` and `interval_meaning` say which number it is for. With `error` None no interval is
-    known. `thinned`: small groups are absent; `whole_from` is the size from which they are shown 19 times in 20, if
-    that is known. `total`: the number of rows from which these are the largest.
+    known. `signed`: the numbers may be below zero without noise. `thinned`: small groups are absent; `whole_from` is
+    the size from which they are shown 19 times in 20, if that is known. `total`: the number of rows from which these
+    are the largest. `nothing` is shown without rows.
     """
 
     by: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...]
     measure: str | None = None
     counts: tuple[float, ...] = ()
-    error: int | None = 0
+    error: float | None = 0
+    signed: bool = False
     thinned: bool = False
     whole_from: int | None = None
     intervals: tuple[tuple[float, float], ...] = ()
     interval_heading: str = "95 %"
     interval_meaning: str = "with 95 % intervals"
     total: int | None = None
+    nothing: str = NO_GROUPS
 
     def interval(self, row: int) -> tuple[float, float]:
-        """The interval of a row. One made from `error` stops at 0 below a positive count: no count is negative."""
-        if self.intervals:
-            return self.intervals[row]
-        count, error = self.counts[row], self.error or 0
-        low = count - error
-        return (max(low, 0) if count > 0 else low), count + error
+        """The interval of a row: its own, or the one that `error` gives."""
+        return self.intervals[row] if self.intervals else self._around(self.counts[row])
+
+    def _around(self, count: float) -> tuple[float, float]:
+        return count_interval(count, self.error or 0, signed=self.signed)
 
     def within(self, row: int) -> str:
         """The interval of a row as text; empty where it is not known."""
@@ -68,8 +81,8 @@ class Figures:
         return bool(self.intervals) or self.error is not None
 
     def span(self) -> tuple[float, float]:
-        """The ends of an axis that holds 0 and every interval."""
-        ends = [end for row in range(len(self.counts)) for end in self.interval(row)]
+        """The ends of an axis that holds 0, every number and every interval."""
+        ends = [end for row, count in enumerate(self.counts) for end in (count, *self.interval(row))]
         return min([0, *ends]), max([0 if self._fractional and any(ends) else 10, *ends])
 
     def about(self) -> str:
@@ -104,6 +117,15 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class CurvePanel:
+    """Numbers above zero across another number: one curve per label, with a point for each of `across`."""
+
+    title: str
+    across: tuple[float, ...]
+    lines: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Sheet:
     """The numbers of a report: a count of every measure, per step of time and key of the column `by`.
 
@@ -118,7 +140,7 @@ class Sheet:
 
     by: str | None
     steps: tuple[tuple[date, date], ...]
-    errors: Mapping[str, int | None]
+    errors: Mapping[str, float | None]
     rows: tuple[tuple[int, str, tuple[int | None, ...]], ...]
     zone: str
     entity: Mapping[str, str] = field(default_factory=dict)

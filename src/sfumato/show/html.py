@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sfumato.show.figures import Figures, Sheet
-from sfumato.show.text import NO_COUNTS, NO_GROUPS, figure, heading, key_label, visible
+from sfumato.show.text import NO_COUNTS, figure, heading, key_label, visible
 
 MAX_ROWS = 200
 
@@ -19,7 +19,7 @@ _BAR = "width:45%"
 def table_html(figures: Figures, lines: Mapping[str, str]) -> str:
     """Rows with bars, and `lines` below them."""
     if not figures.keys:
-        return _page(_paragraph(NO_GROUPS), lines)
+        return _page(_paragraph(figures.nothing), lines)
     heads = [_cell("th", "text-align:left", _escape(heading(name))) for name in figures.by]
     rows = [[_key_cell(part) for part in key] for key in figures.keys]
     if figures.measure is not None:

@@ -1,4 +1,4 @@
-"""A chart: a Vega-Lite specification, and the files it becomes."""
+"""A chart: a drawing and its Vega-Lite specification, and the files they become."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import html
 import importlib.util
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from sfumato.errors import InvalidArgument
+from sfumato.show.drawing import WIDTH, Drawing
 
 _MIME = "application/vnd.vegalite.v5+json"
 
 
+class Draw(Protocol):
+    """What draws a picture for paper of a width; without its head, where the page has one."""
+
+    def __call__(self, *, width: float, headed: bool) -> Drawing: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture as a Vega-Lite specification that carries its own data."""
+    """A picture: as a drawing, and as a Vega-Lite specification that carries its own data."""
 
     spec: dict[str, Any]
+    draw: Draw = field(repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -31,11 +38,18 @@ class Chart:
         return json.dumps(self.spec, indent=2, ensure_ascii=False)
 
     def to_svg(self) -> str:
-        svg: str = _converter().vegalite_to_svg(self.spec, allowed_base_urls=[])
-        return svg
+        return self.draw(width=WIDTH, headed=True).with_attributes()
+
+    def to_page_svg(self, *, width: float = WIDTH, classes: tuple[str, ...] = ()) -> str:
+        """The drawing without its head, for a page whose stylesheet has its looks."""
+        return self.draw(width=width, headed=False).with_classes(*classes)
 
     def to_png(self, scale: float = 2) -> bytes:
-        png: bytes = _converter().vegalite_to_png(self.spec, scale=scale, allowed_base_urls=[])
+        try:
+            import vl_convert
+        except ModuleNotFoundError as missing:
+            raise ModuleNotFoundError("a chart as PNG needs: pip install 'sfumato[plots]'") from missing
+        png: bytes = vl_convert.svg_to_png(self.to_svg(), scale=scale)
         return png
 
     def to_html(self) -> str:
@@ -59,15 +73,11 @@ class Chart:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        bundle: dict[str, Any] = {_MIME: self.spec, "text/plain": f"Chart: {self.title}"}
+        bundle: dict[str, Any] = {
+            _MIME: self.spec,
+            "image/svg+xml": self.to_svg(),
+            "text/plain": f"Chart: {self.title}",
+        }
         if importlib.util.find_spec("vl_convert"):
             bundle["image/png"] = self.to_png()
         return bundle
-
-
-def _converter() -> ModuleType:
-    try:
-        import vl_convert
-    except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError("drawing a chart needs: pip install 'sfumato[plots]'") from missing
-    return vl_convert

@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from datetime import date, datetime
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any, TypeAlias
 
-from sfumato.show.figures import MAX_LINES, Figures, Sheet
+from sfumato.show.bars import BarPanel, Heading, draw_bars
+from sfumato.show.drawing import round_steps
+from sfumato.show.figures import Figures, Sheet, count_interval
+from sfumato.show.lines import SMALL_HEIGHT, Axis, Line, LinePanel, Point, draw_lines
+from sfumato.show.palette import COLOURS, MAX_LINES
 from sfumato.show.pictures import Chart
-from sfumato.show.text import NO_COUNTS, distinct, figure, has_clock_time, heading, key_label, visible
-from sfumato.show.vega import BARS_LOOK, COLOURS, LINES_LOOK, Spec, bar, bar_chart, bar_layers, make_chart
+from sfumato.show.text import NO_COUNTS, distinct, figure, has_clock_time, heading, key_label, month_name, visible
+from sfumato.show.vega import BARS_LOOK, LINES_LOOK, Spec, bar, bar_chart, bar_layers, make_chart
 
 _LINE_LENGTH, _TITLE_LENGTH = 80, 56
-_MAX_DOTS, _MAX_TICKS = 31, 8
+_MAX_DOTS, _MAX_SMALL_DOTS, _MAX_TICKS = 31, 8, 8
+_MAX_TOGETHER = 4  # lines in one panel, when they are drawn: the bands of more hide each other
+
+_Panel: TypeAlias = tuple[Mapping[str, tuple[str, str]], str]
+"""By label, the measure and the key of each line; and the title."""
 
 
 def report_chart(sheet: Sheet, *, title: str) -> Chart:
     """Bars with whiskers for one range of time; for several, lines in a band."""
     about = sheet.about(len(sheet.keys) if sheet.over_time else 0)
     whole = ", ".join(part for part in sheet.titles if part)
-    head = {
-        "text": visible(title) or (whole if len(whole) <= _TITLE_LENGTH else list(sheet.titles)),
-        "subtitle": [*_fold(about), *([] if sheet.shows else [NO_COUNTS])],
-    }
+    titles = (visible(title),) if visible(title) else (whole,) if len(whole) <= _TITLE_LENGTH else sheet.titles
+    head = Heading(titles, (*_fold(about), *([] if sheet.shows else [NO_COUNTS])))
     if not sheet.over_time and len(sheet.measures) == 1:
         return bar_chart(sheet.figures(sheet.measures[0]), head)
     if not sheet.over_time and (sheet.by is None or not sheet.shows):
         return bar_chart(_totals(sheet), head)
-    shared = {"scale": {"color": "shared"}, "legend": {"color": "shared"}}
     if sheet.over_time:
-        return make_chart(head, LINES_LOOK, vconcat=_line_panels(sheet), resolve=shared)
-    return make_chart(head, BARS_LOOK | {"concat": {"spacing": 28}}, hconcat=_bar_panels(sheet), resolve=shared)
+        shared = {"scale": {"color": "shared"}, "legend": {"color": "shared"}}
+        panels = _panels_of(sheet)
+        drawn, columns = _draw_line_panels(sheet, panels)
+        draw = partial(draw_lines, head, drawn, columns=columns)
+        specs = [_line_panel(sheet, *panel) for panel in panels]
+        return make_chart(head, LINES_LOOK, draw, vconcat=specs, resolve=shared)
+    return _bars_side_by_side(sheet, head)
 
 
 def _fold(about: str) -> list[str]:
@@ -50,17 +62,17 @@ def _totals(sheet: Sheet) -> Figures:
     (counts,) = [counts for _, _, counts in sheet.rows] or [()]
     known = [(name, count) for name, count in zip(sheet.measures, counts, strict=False) if count is not None]
     errors = [(count, error) for name, count in known if (error := sheet.errors[name]) is not None]
-    intervals = tuple((max(count - error, 0), count + error) for count, error in errors)
+    intervals = tuple(count_interval(count, error) for count, error in errors)
     keys, numbers = tuple((heading(name),) for name, _ in known), tuple(count for _, count in known)
     return Figures(("statistic",), keys, "count", numbers, error=None, intervals=intervals)
 
 
-def _bar_panels(sheet: Sheet) -> list[Spec]:
-    """Bars of several statistics side by side, with the keys of all in the order of the first."""
+def _bars_side_by_side(sheet: Sheet, head: Heading) -> Chart:
+    """Bars of several statistics, with the keys of all in the order of the first."""
     labels = dict(zip(sheet.keys, distinct(list(map(key_label, sheet.keys))), strict=True))
-    y: Spec = {"field": "label", "type": "nominal", "sort": None, "title": heading(sheet.by or "")}
-    y["scale"] = {"domain": [*labels.values()]}
-    return [
+    by, statistics = heading(sheet.by or ""), [sheet.figures(name) for name in sheet.measures]
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "title": by, "scale": {"domain": [*labels.values()]}}
+    specs = [
         {
             "data": {"values": [bar(figures, row, labels[key]) for row, (key,) in enumerate(figures.keys)]},
             "width": max(480 // len(sheet.measures), 160),
@@ -71,25 +83,63 @@ def _bar_panels(sheet: Sheet) -> list[Spec]:
             },
             "layer": bar_layers(figures),
         }
-        for place, figures in enumerate(map(sheet.figures, sheet.measures))
+        for place, figures in enumerate(statistics)
     ]
+    rows = [{key: row for row, (key,) in enumerate(figures.keys)} for figures in statistics]
+    drawn = [BarPanel(figures, tuple(map(row.get, labels))) for figures, row in zip(statistics, rows, strict=True)]
+    look = BARS_LOOK | {"concat": {"spacing": 28}}
+    shared = {"scale": {"color": "shared"}, "legend": {"color": "shared"}}
+    return make_chart(
+        head, look, partial(draw_bars, head, by, [*labels.values()], drawn), hconcat=specs, resolve=shared
+    )
 
 
-def _line_panels(sheet: Sheet) -> list[Spec]:
+def _panels_of(sheet: Sheet) -> list[_Panel]:
     """Totals share one panel, one line per statistic. Otherwise each statistic has a panel, one line per key."""
     if sheet.by is None:
         labels = distinct(list(map(heading, sheet.measures)))
-        return [_line_panel(sheet, {label: (name, "") for label, name in zip(labels, sheet.measures, strict=True)})]
+        return [({label: (name, "") for label, name in zip(labels, sheet.measures, strict=True)}, "")]
     largest = sheet.keys[:MAX_LINES]
     labels = distinct(list(map(key_label, largest)))
     return [
-        _line_panel(
-            sheet,
+        (
             {label: (name, key) for label, key in zip(labels, largest, strict=True)},
             heading(name) if len(sheet.measures) > 1 else "",
         )
         for name in sheet.measures
     ]
+
+
+def _draw_line_panels(sheet: Sheet, panels: Sequence[_Panel]) -> tuple[list[LinePanel], int]:
+    """The panels, and in how many columns they are. Many lines are small multiples on one scale per statistic."""
+    x = _draw_time_axis(sheet)
+    drawn: list[LinePanel] = []
+    for lines, title in panels:
+        made = [_draw_line(sheet, place, label, *line) for place, (label, line) in enumerate(lines.items())]
+        most = max([10.0, *(point.high for line in made for run in line.runs for point in run)])
+        small = len(made) > _MAX_TOGETHER
+        y = Axis(0, most, tuple((tick, figure(tick)) for tick in round_steps(0, most, 2 if small else 4)))
+        dots = len(sheet.steps) <= (_MAX_SMALL_DOTS if small else _MAX_DOTS)
+        panel = LinePanel(title, tuple(made), x, y, bands=sheet.bounded, dots=dots, named=len(made) > 1)
+        if small:
+            name = f"{title} · " if title else ""
+            drawn += [
+                replace(
+                    panel, title=f"{name}{line.label}", lines=(replace(line, look=0),), named=False, height=SMALL_HEIGHT
+                )
+                for line in made
+            ]
+        else:
+            drawn.append(panel)
+    return drawn, 3 if any(len(lines) > _MAX_TOGETHER for lines, _ in panels) else 1
+
+
+def _draw_line(sheet: Sheet, place: int, label: str, measure: str, key: str) -> Line:
+    runs: dict[str, list[Point]] = {}
+    for point in _points(sheet, label, measure, key):
+        at = datetime.fromisoformat(point["at"]).timestamp()
+        runs.setdefault(point["run"], []).append(Point(at, *(point[name] for name in ("count", "low", "high", "said"))))
+    return Line(label, place % MAX_LINES, tuple(map(tuple, runs.values())))
 
 
 def _line_panel(sheet: Sheet, lines: Mapping[str, tuple[str, str]], title: str = "") -> Spec:
@@ -152,7 +202,7 @@ def _points(sheet: Sheet, label: str, measure: str, key: str) -> list[Spec]:
             run += 1
         before = step
         clock = start.time().isoformat("seconds") if isinstance(start, datetime) else "00:00:00"
-        ends = {"low": max(count - error, 0), "high": count + error}
+        ends = dict(zip(("low", "high"), count_interval(count, error), strict=True))
         said = f"{label}, {sheet.start(step)}: {figure(count)} {sheet.within(measure)}".rstrip()
         names = {"label": label, "at": f"{start.isoformat()[:10]}T{clock}Z", "run": f"{label} {run}"}
         points.append({**names, "count": count, **ends, "said": said})
@@ -165,12 +215,7 @@ def _time_axis(sheet: Sheet) -> Spec:
 
     Times are those of the report's zone, on any machine: the axis is in UTC, and so are the points.
     """
-    starts = [start for start, _ in sheet.steps]
-    ticks = starts[:: math.ceil(len(starts) / _MAX_TICKS)]
-    with_time, years = any(map(has_clock_time, ticks)), len({start.year for start in ticks}) > 1
-    pattern = f"%d %b{' %Y' if years else ''}{' %H:%M' if with_time else ''}"
-    if all(start.day == 1 for start in ticks) and not with_time:
-        pattern = "%b %Y"
+    starts, ticks, pattern = _time_ticks(sheet)
     return {
         "field": "at",
         "type": "temporal",
@@ -178,6 +223,28 @@ def _time_axis(sheet: Sheet) -> Spec:
         "scale": {"type": "utc", "domain": [_utc(starts[0]), _utc(starts[-1])]},
         "axis": {"values": [_utc(start) for start in ticks], "format": pattern, "grid": False, "labelFlush": True},
     }
+
+
+def _time_ticks(sheet: Sheet) -> tuple[list[date], list[date], str]:
+    """The starts of all steps, those that are named, and the pattern of the names."""
+    starts = [start for start, _ in sheet.steps]
+    ticks = starts[:: math.ceil(len(starts) / _MAX_TICKS)]
+    with_time, years = any(map(has_clock_time, ticks)), len({start.year for start in ticks}) > 1
+    if all(start.day == 1 for start in ticks) and not with_time:
+        return starts, ticks, "%b %Y"
+    return starts, ticks, f"%d %b{' %Y' if years else ''}{' %H:%M' if with_time else ''}"
+
+
+def _draw_time_axis(sheet: Sheet) -> Axis:
+    starts, ticks, pattern = _time_ticks(sheet)
+    named = tuple((_timestamp(tick), tick.strftime(pattern.replace("%b", month_name(tick)[:3]))) for tick in ticks)
+    return Axis(_timestamp(starts[0]), _timestamp(starts[-1]), named)
+
+
+def _timestamp(moment: date) -> float:
+    """Seconds on the clock of the report, as if it were UTC."""
+    clock = moment if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)
+    return clock.replace(tzinfo=UTC).timestamp()
 
 
 def _utc(moment: date) -> Spec:

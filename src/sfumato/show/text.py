@@ -12,7 +12,12 @@ from datetime import date, datetime, time
 from fractions import Fraction
 from typing import Any
 
+MAX_DIGITS_SHOWN = 8
 NO_GROUPS = "No group stands out of the noise, so none is shown."
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 NO_COUNTS = "Small counts are not shown, and all of these are small."
 
 
@@ -52,6 +57,19 @@ def distinct(labels: Sequence[str]) -> list[str]:
     return [*names]
 
 
+def day_name(day: date) -> str:
+    """A day in words, the same in every locale.
+
+    >>> day_name(date(2026, 11, 7))
+    '7 November'
+    """
+    return f"{day.day} {month_name(day)}"
+
+
+def month_name(day: date) -> str:
+    return _MONTHS[day.month - 1]
+
+
 def heading(name: str) -> str:
     """The name of a column, as a heading.
 
@@ -72,8 +90,26 @@ def join_words(names: Sequence[str]) -> str:
 
 
 def cell(value: object) -> str:
-    """A value of a key column as text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value of a key column as text, without digits that no reader needs.
+
+    >>> [cell(value) for value in (True, None, 0.25, 33.333333333333336)]
+    ['true', '-', '0.25', '33.33']
+    """
+    if value is None:
+        return "-"
+    text = str(value)
+    if isinstance(value, float) and len(text) > MAX_DIGITS_SHOWN:
+        return figure(value)
+    return text.lower() if isinstance(value, bool) else text
+
+
+def cell_within(value: Any, error: float | None) -> str:
+    """A cell, with the half-width of its error bar where it has one.
+
+    >>> cell_within(33.333333333333336, 1.5), cell_within("emea", None)
+    ('33.33 ± 1.5', 'emea')
+    """
+    return cell(value) if value is None or error is None else f"{figure(value)} {plus_minus(error)}"
 
 
 def figure(number: float) -> str:
@@ -87,16 +123,16 @@ def figure(number: float) -> str:
     return f"{number:,.0f}" if 999.95 <= abs(number) < 1e15 else f"{number:.4g}"
 
 
-def plus_minus(error: int) -> str:
+def plus_minus(error: float) -> str:
     """The half-width of an error bar.
 
     >>> plus_minus(1200)
     '± 1,200'
     """
-    return f"± {error:,}"
+    return f"± {figure(error)}"
 
 
-def noise_within(errors: int | Mapping[str, int]) -> str:
+def noise_within(errors: float | Mapping[str, float]) -> str:
     """How large the noise is, in words.
 
     `errors` is the half-width that holds with 95 %, or one per statistic. Equal ones are said once.
@@ -106,7 +142,7 @@ def noise_within(errors: int | Mapping[str, int]) -> str:
     >>> noise_within({"clicks": 12, "impressions": 30})
     'the noise of clicks is within ± 12, of impressions within ± 30, 19 times in 20'
     """
-    by_name = {"": errors} if isinstance(errors, int) else errors
+    by_name = {"": errors} if isinstance(errors, int | float) else errors
     if len({*by_name.values()}) == 1:
         return f"the noise is within {plus_minus(next(iter(by_name.values())))}, 19 times in 20"
     (first, error), *rest = by_name.items()

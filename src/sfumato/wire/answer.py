@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
 
@@ -9,22 +10,27 @@ from msgspec import Meta, field
 
 from sfumato.accounting.charges import Charge
 from sfumato.errors import DAMAGED, LedgerFailed
+from sfumato.query.versions import next_version
 from sfumato.types import TYPES, Type
 from sfumato.wire import notes as codes
 from sfumato.wire.base import Cell, Record
-from sfumato.wire.frames import arrow_stream, pandas_frame, polars_frame
+from sfumato.wire.csv_text import write_csv
+from sfumato.wire.frames import arrow_bytes, arrow_stream, arrow_table, pandas_frame, polars_frame, with_intervals
 from sfumato.wire.notes import Note, read_note
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
+    import pyarrow  # type: ignore[import-untyped]
 
     from sfumato.show import Chart, Figures
 
 DIGEST = "^sha256:[0-9a-f]{64}$"
 
 Columns: TypeAlias = Annotated[dict[str, Type], Meta(description="Column names with their types.")]
-Rows: TypeAlias = Annotated[list[dict[str, Cell]], Meta(description="The largest first.")]
+AnswerRows: TypeAlias = Annotated[
+    list[dict[str, Cell]], Meta(description="In the order that was asked for; the largest first where none was.")
+]
 
 
 class ReportPromise(TypedDict):
@@ -69,10 +75,12 @@ class ReceiptCore(Record, frozen=True, kw_only=True, omit_defaults=True):
     mechanism: Annotated[str, Meta(description="The mechanism; `exact` for totals without noise.")]
     unit: Annotated[str, Meta(description="The privacy unit: whose presence is hidden.")]
     error95: Annotated[
-        dict[str, int],
+        dict[str, int | float],
         Meta(
-            description="Half-width of the 95 % interval of the noise; 0 if `mechanism` is `exact`. The options "
-            "`monotone`, `totals` and `actions` of a report can raise a count further."
+            description="Half-width of the 95 % interval of the noise, by column; 0 if `mechanism` is `exact`. A "
+            "column that is computed from counts has one if it is a count times a number, plus a number. In a report "
+            "it includes how far siblings moved a count (note `moved`). The options `monotone`, `totals` and `actions` "
+            "of a report can raise a count further."
         ),
     ]
     data_version: str
@@ -83,6 +91,17 @@ class ReceiptCore(Record, frozen=True, kw_only=True, omit_defaults=True):
         Visible | None,
         Meta(description="Absent if no group is withheld for its size, and in answers of earlier versions."),
     ] = None
+    signed: Annotated[
+        list[str],
+        Meta(description="Columns of `error95` that may be below zero without noise; other intervals end at zero."),
+    ] = field(default_factory=list)
+    measures: Annotated[
+        list[str],
+        Meta(
+            description="Columns of further measures: numbers with noise beside the first of `error95`. The error of a "
+            "mean or a variance is the largest among the rows. Quantiles have none."
+        ),
+    ] = field(default_factory=list)
 
 
 class Receipt(ReceiptCore, frozen=True, kw_only=True):
@@ -97,16 +116,30 @@ class Receipt(ReceiptCore, frozen=True, kw_only=True):
     resets: date | None
     repeat: Annotated[bool, Meta(description="True if it was answered before.")]
     guarantee: ReportPromise | None = None
+    pays_again: Annotated[
+        date | None,
+        Meta(
+            description="The day (UTC) from which the same request is one of a new version of the data, and costs "
+            "again. Absent if the clock ends no version: `fixed`, and versions that the owner names."
+        ),
+    ] = None
+    parts: Annotated[
+        list[Receipt],
+        Meta(
+            description="Of a statement with several questions, the receipt of each. Then `charge` is their sum, and "
+            "`digest` the SHA-256 of their digests, one per line; the digest of a part is that of an answer."
+        ),
+    ] = field(default_factory=list)
 
 
 class StoredAnswer(Record, frozen=True, kw_only=True):
-    """Everything in an answer but what the moment adds to its receipt: charge, left, resets and repeat.
+    """Everything in an answer but what the moment adds to its receipt: charge, left, resets, repeat and pays_again.
 
     Answers that were stored by earlier versions hold notes as texts.
     """
 
     columns: Columns
-    rows: Rows
+    rows: AnswerRows
     stopped: bool
     receipt: ReceiptCore
     notes: list[Note | str]
@@ -123,6 +156,7 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
         """The answer as it leaves. `settled` has what the moment adds to the receipt, as attributes of these names."""
         core = {name: getattr(self.receipt, name) for name in ReceiptCore.__struct_fields__}
         added = {name: getattr(settled, name) for name in Receipt.__struct_fields__ if hasattr(settled, name)}
+        added["pays_again"] = next_version(self.receipt.data_version)
         try:
             return Answer(
                 columns=self.columns,
@@ -138,12 +172,12 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
 class Answer(Record, frozen=True, kw_only=True):
     """A private answer. Everything in it may leave.
 
-    `columns` are the grouped columns and then the measure, each with its type; `rows` are dictionaries keyed by them,
-    the largest first. `stopped` says that noise, and not the length that was asked for, ended the list.
+    `columns` have a type each: those of the SELECT list, or the grouped columns and then the measure. `rows` are
+    dictionaries keyed by them. `stopped` says that noise, and not the length that was asked for, ended the list.
     """
 
     columns: Columns
-    rows: Rows
+    rows: AnswerRows
     stopped: Annotated[bool, Meta(description="True if noise ended the list before the requested length.")]
     receipt: Receipt
     notes: list[Note] = field(default_factory=list)
@@ -161,69 +195,114 @@ class Answer(Record, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> str | None:
-        """The column that holds the noisy counts; None for a list without counts."""
-        name = list(self.columns)[-1]
-        return name if name in self.receipt.error95 else None
+        """The first column that has an interval: the noisy counts; None for a list without counts."""
+        return next((name for name in self.columns if name in self.receipt.error95), None)
 
     def has_note(self, code: str) -> bool:
         return any(note.code == code for note in self.notes)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas data frame with a typed column for each of `columns`, also when there are no rows."""
-        return pandas_frame(self.columns, self._data())
+        """A pandas data frame: a typed column for each of `columns`, and both ends of the 95 % interval of each count.
+
+        The columns are the same when there are no rows. Ends that are not known are missing.
+        """
+        return pandas_frame(*self._columns_with_intervals())
 
     def to_polars(self) -> polars.DataFrame:
-        """A polars data frame with a typed column for each of `columns`, also when there are no rows."""
+        """A polars data frame, with the columns of `to_pandas`."""
         return polars_frame(self)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """A table of pyarrow, with the columns of `to_pandas`."""
+        return arrow_table(self)
+
+    def to_arrow_stream(self) -> bytes:
+        """The columns of `to_pandas` as a stream of Arrow's IPC format."""
+        return arrow_bytes(self)
+
+    def to_csv(self) -> str:
+        """The columns of `to_pandas` as CSV. Text that a spreadsheet would run gets an apostrophe before it."""
+        return write_csv(*self._columns_with_intervals()).decode()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow stream, which DuckDB writes: the PyCapsule interface, without pyarrow."""
-        return arrow_stream(self.columns, self._data(), requested_schema)
+        return arrow_stream(*self._columns_with_intervals(), requested_schema)
 
-    def _data(self) -> dict[str, list[Any]]:
-        return {name: [row[name] for row in self.rows] for name in self.columns}
+    def _columns_with_intervals(self) -> tuple[dict[str, Type], dict[str, list[Any]]]:
+        return with_intervals(self.columns, self.rows, self.errors, self.receipt.signed)
+
+    @property
+    def errors(self) -> dict[str, int | float | None]:
+        """The half-width of the 95 % interval of each column of counts; None where no interval is known."""
+        return {name: self.receipt.error95[name] for name in self.columns if name in self.receipt.error95}
 
     def chart(self, *, title: str = "") -> Chart:
         """Horizontal bars with error whiskers, the largest on top. A list without counts has nothing to draw."""
         from sfumato import show
 
-        return show.chart(self.figures(), title=title)
+        noisy = {self.measure, *self.receipt.measures}
+        return show.chart(self._figures([name for name in self.columns if name not in noisy]), title=title)
 
     def _repr_html_(self) -> str:
         from sfumato import show
 
         return show.table_html(self.figures(), self.lines())
 
+    def __str__(self) -> str:
+        from sfumato import show
+
+        return show.figures_text(self.figures(), self.lines())
+
     def figures(self) -> Figures:
-        """The rows as a picture needs them: keys as text and, if there are any, counts with their error."""
-        from sfumato.show import Figures, cell
+        """The rows as a picture needs them: keys as text and, if there are any, counts with their error.
+
+        The numbers of further measures are text beside the keys, each with its error.
+        """
+        return self._figures([name for name in self.columns if name != self.measure])
+
+    def _figures(self, by: Sequence[str]) -> Figures:
+        from sfumato.show import Figures
+        from sfumato.show.text import NO_GROUPS, cell_within
 
         measure, shown = self.measure, self.receipt.visible
-        by = tuple(name for name in self.columns if name != measure)
         return Figures(
-            by=by,
-            keys=tuple(tuple(cell(row[name]) for name in by) for row in self.rows),
+            by=tuple(by),
+            keys=tuple(tuple(cell_within(row[name], self.errors.get(name)) for name in by) for row in self.rows),
             measure=measure,
             counts=() if measure is None else tuple(row[measure] for row in self.rows),
             error=0 if measure is None else self.receipt.error95[measure],
+            signed=measure in self.receipt.signed,
             thinned=self.has_note(codes.SMALL_GROUPS_ABSENT),
             whole_from=None if shown is None or shown.above != "zero" else shown.most,
+            nothing="There are no rows." if self.receipt.mechanism == "policy" else NO_GROUPS,
         )
 
     def lines(self) -> dict[str, str]:
         """The receipt and the notes in words, a label for each line."""
-        from sfumato.show.text import noise_within
+        from sfumato.show.text import day_name, noise_within
 
         receipt, measure = self.receipt, self.measure
-        error = "without counts" if measure is None else noise_within(receipt.error95[measure])
+        error = "without intervals" if self.has_note(codes.NO_INTERVAL) else "without counts"
+        error = error if measure is None else noise_within(receipt.error95[measure])
         free = receipt.repeat and not receipt.charge
         until = "" if receipt.resets is None else f" until {receipt.resets}"
+        again = receipt.pays_again
+        costs_again = "" if again is None else f"; asked again from {day_name(again)} on, this costs again"
         ending = ["noise ended the list"] if self.stopped else []
         return {
             "receipt": f"{receipt.mechanism}, {error}",
+            **({"parts": _part_lines(receipt.parts)} if receipt.parts else {}),
             **({} if receipt.visible is None else {"shown": str(receipt.visible)}),
             "charge": "nothing, as this was answered before" if free else str(receipt.charge),
             "left": f"{receipt.left}{until}",
-            "data": f"version {receipt.data_version}",
+            **({"data": f"version {receipt.data_version}{costs_again}"} if receipt.data_version else {}),
             "rows": "; ".join([str(len(self.rows)), *ending, *map(str, self.notes)]),
         }
+
+
+def _part_lines(parts: list[Receipt]) -> str:
+    """What each question of a statement cost, in words."""
+    prices = (
+        "nothing, as it was answered before" if part.repeat and not part.charge else part.charge for part in parts
+    )
+    return f"{len(parts)} questions: {'; '.join(map(str, prices))}"

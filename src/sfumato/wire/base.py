@@ -7,15 +7,18 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
-from typing import Annotated, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from sfumato.accounting.charges import AMOUNT, read_amount
 
-Cell: TypeAlias = Annotated[Any, Meta(extra_json_schema={"type": ["string", "number", "boolean"]})]
-"""A value of a row: text, a number, true or false; days and moments are text in JSON."""
+if TYPE_CHECKING:
+    from sfumato.show import TextTable
+
+Cell: TypeAlias = Annotated[Any, Meta(extra_json_schema={"type": ["string", "number", "boolean", "null"]})]
+"""A value of a row: text, a number, true or false, or null; days and moments are text in JSON."""
 
 
 class Record(Struct, frozen=True):
@@ -49,6 +52,20 @@ class Record(Struct, frozen=True):
         return msgspec.convert(value, cls, dec_hook=_decode, from_attributes=True)
 
 
+class DrawnRecord(Record, frozen=True):
+    """A record that draws itself as a table: in a notebook, and where it is printed."""
+
+    def grid(self) -> TextTable:
+        """The record as a table of text."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self.grid().html()
+
+    def __str__(self) -> str:
+        return self.grid().text()
+
+
 def to_json(value: Any) -> bytes:
     """JSON of records, or of plain values with records in them."""
     return _ENCODER.encode(value)
@@ -59,7 +76,7 @@ def schemas(records: Iterable[type[Struct]]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
         records, schema_hook=_schema, ref_template="#/components/schemas/{name}"
     )
-    whole = {record.__name__ for record in _subclasses(Record) if not record.__struct_config__.omit_defaults}
+    whole = {each.__name__: each for each in _subclasses(Record) if not each.__struct_config__.omit_defaults}
     for name, schema in components.items():
         schema.pop("title", None)
         schema["description"] = inspect.cleandoc(schema.get("description", "")).partition("\n\n")[0].replace("\n", " ")
@@ -68,7 +85,8 @@ def schemas(records: Iterable[type[Struct]]) -> dict[str, Any]:
         for field in schema.get("properties", {}).values():
             field.pop("default", None)  # it says how Python fills a field in, not what travels
         if name in whole:
-            schema["required"] = [*schema["properties"]]
+            always = [each for each in msgspec.structs.fields(whole[name]) if each.default is not msgspec.UNSET]
+            schema["required"] = [each.encode_name for each in always]
     return components
 
 

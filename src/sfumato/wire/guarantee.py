@@ -67,7 +67,9 @@ class AccountPromise(Record, frozen=True, kw_only=True):
         list[AccountBound],
         Meta(description="From one question to a year. A budget that is tracked bounds one question at a time only."),
     ]
-    groups: Annotated[list[GroupBound], Meta(description="For several people together, over one period.")]
+    groups: Annotated[
+        list[GroupBound], Meta(description="What questions promise to several people together, over one period.")
+    ]
 
     def bound(self, what: Asked) -> AccountBound | None:
         """The bound of one of its rows, if it has this row."""

@@ -12,7 +12,11 @@ from sfumato.wire.base import Record
 
 
 class Problem(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """An error (RFC 9457). Only `budget-exhausted` has `asked`, `left`, `resets` and `try`."""
+    """An error (RFC 9457). Only `budget-exhausted` has `asked`, `left` and `resets`.
+
+    `argument` and `nearest` are there where the detail names them, `line` and `column` where SQL cannot be read, and
+    `try` where a request is the way out.
+    """
 
     type: Annotated[
         str,
@@ -24,11 +28,15 @@ class Problem(Record, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     status: int
     detail: str
+    argument: Annotated[str | UnsetType, Meta(description="The argument, field or setting that is refused.")] = UNSET
+    nearest: Annotated[str | UnsetType, Meta(description="The name that was probably meant.")] = UNSET
+    line: Annotated[int | UnsetType, Meta(description="The line of SQL that cannot be read, from 1 on.")] = UNSET
+    column: Annotated[int | UnsetType, Meta(description="The column there, from 1 on.")] = UNSET
     asked: Annotated[Charge | UnsetType, Meta(description="What the request can cost at most.")] = UNSET
     left: Annotated[Charge | UnsetType, Meta(description="What is left on the account that it does not fit.")] = UNSET
     resets: Annotated[
         date | UnsetType | None, Meta(description="First day of the account's next period; null if it never resets.")
     ] = UNSET
-    instead: Annotated[list[dict[str, Any]] | UnsetType, Meta(description="Smaller requests that would fit now.")] = (
+    instead: Annotated[list[dict[str, Any]] | UnsetType, Meta(description="Requests that can be sent instead.")] = (
         field(default=UNSET, name="try")
     )

@@ -91,13 +91,18 @@ class Report(Answer, frozen=True, kw_only=True):
         """The options that raised these numbers. Then `error95`, which is of the noise, does not bound them."""
         return () if self.exact else raising_options(self.options, self.attribute)
 
+    @property
+    def errors(self) -> dict[str, int | float | None]:
+        """As of an answer. An interval is known unless options have raised the numbers."""
+        return {name: None if self.raised else error for name, error in super().errors.items()}
+
     def sheet(self) -> Sheet:
         """The numbers as a page and a picture need them: steps, keys as text, and a count for each statistic."""
         from sfumato.show import Sheet, cell
 
         steps, cut = self._steps()
         place = {step: at for at, step in enumerate(steps)}
-        by, names, bounded = self.attribute, self.statistics, not (self.exact or self.raised)
+        by, names = self.attribute, self.statistics
         rows = (
             (
                 place[row["start"], row["end"]],
@@ -109,7 +114,7 @@ class Report(Answer, frozen=True, kw_only=True):
         return Sheet(
             by=by,
             steps=tuple(steps),
-            errors={name: self.receipt.error95[name] if bounded else None for name in names},
+            errors={name: None if self.exact else error for name, error in self.errors.items()},
             rows=tuple(rows),
             zone=self.zone,
             entity=self.entity,
@@ -154,6 +159,11 @@ class Report(Answer, frozen=True, kw_only=True):
         from sfumato import show
 
         return show.report_html(self.sheet(), self.lines())
+
+    def __str__(self) -> str:
+        from sfumato import show
+
+        return show.sheet_text(self.sheet(), self.lines())
 
     def lines(self) -> dict[str, str]:
         """The receipt and the notes in words, a label for each line."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from msgspec import Meta, field
 
 from sfumato.types import Type
 from sfumato.wire.answer import ReportPromise
-from sfumato.wire.base import Cell, Record
+from sfumato.wire.base import Cell, DrawnRecord, Record
+
+if TYPE_CHECKING:
+    from sfumato.show import TextTable
 
 
 class ColumnInfo(TypedDict):
@@ -41,6 +44,24 @@ class TableRow(Record, frozen=True):
     measures: list[MeasureInfo]
 
 
+class PublicColumn(TypedDict):
+    """A column of a public table."""
+
+    name: str
+    type: Type
+
+
+class PublicRow(Record, frozen=True):
+    """A public table: a SELECT of its rows is free, and a table of people in its engine can be joined to it.
+
+    `key` is the column that it is joined by: no two of its rows have the same.
+    """
+
+    table: str
+    key: str
+    columns: list[PublicColumn]
+
+
 class ReportRow(Record, frozen=True, kw_only=True):
     """A report that may be asked: its statistics, its attributes, and its levels of entities and time."""
 
@@ -53,10 +74,64 @@ class ReportRow(Record, frozen=True, kw_only=True):
     guarantee: ReportPromise
 
 
-class Tables(Record, frozen=True, omit_defaults=True):
+class ReportInfo(ReportRow, frozen=True, kw_only=True):
+    """All that may be asked of a report."""
+
+    min_count: Annotated[int, Meta(description="Smaller counts are not shown.")]
+    options: Annotated[list[str], Meta(description="The options that can be asked for, and that can change a number.")]
+    usual_options: Annotated[list[str], Meta(description="Those that apply where a question names none.")]
+    complete_until: Annotated[str, Meta(description="The data is complete up to here: a day or a time, in `zone`.")]
+    follows: Annotated[
+        dict[str, str],
+        Meta(description="Statistics that follow from another: each click follows from an impression."),
+    ]
+
+
+class EntityRow(Record, frozen=True, kw_only=True):
+    """An entity that the caller may ask about."""
+
+    level: str
+    name: str
+    entity: Annotated[dict[str, str], Meta(description="The `entity` of a question: names by level, the top first.")]
+    has_children: bool
+
+
+class EntityPage(Record, frozen=True, kw_only=True):
+    """A page of the entities that the caller may ask about."""
+
+    rows: list[EntityRow]
+    next: Annotated[str | None, Meta(description="The `cursor` of the next page; null on the last.")] = None
+    listed: Annotated[
+        bool,
+        Meta(description="False where no table lists the entities: then only those of the caller's rights are known."),
+    ]
+
+
+class Tables(DrawnRecord, frozen=True, omit_defaults=True):
     """Everything that may be asked about."""
 
     rows: list[TableRow]
     reports: Annotated[list[ReportRow], Meta(description="The reports, if there are any: POST /v1/reports.")] = field(
         default_factory=list
     )
+    public: Annotated[list[PublicRow], Meta(description="The public tables, if there are any.")] = field(
+        default_factory=list
+    )
+
+    def grid(self) -> TextTable:
+        """A row per column and measure of each table, then a row per report and per public column."""
+        from sfumato.show import TextTable
+
+        rows: list[tuple[str, str, str, str]] = []
+        for table in self.rows:
+            for column in table.columns:
+                values = "any value" if column["domain"] == "unknown" else f"one of {len(column['domain'])} values"
+                rows.append((table.table, column["name"], column["type"], values))
+            rows += [(table.table, each["name"], "measure", f"counts {each['counts']}") for each in table.measures]
+        rows += [(each.report, ", ".join(each.statistics), "report", ", ".join(each.levels)) for each in self.reports]
+        rows += [
+            (each.table, column["name"], column["type"], "public, the key" if column["name"] == each.key else "public")
+            for each in self.public
+            for column in each.columns
+        ]
+        return TextTable(("table", "name", "type", ""), rows, title="" if rows else "There is nothing to ask about.")

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from sfumato.accounting.charges import Charge
 from sfumato.wire.base import Record
+from sfumato.wire.notes import Note, note
 
 
 class SpentRow(Record, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class UsageReport(SpendingReport, frozen=True, kw_only=True):
     """Spending per day, analyst and account, and how many would have exhausted a budget by each day."""
 
     forecast: list[BudgetForecast]
-    notes: list[str]
+    notes: list[Note]
 
     @classmethod
     def of_overview(cls, overview: Any) -> UsageReport:
@@ -70,5 +71,5 @@ class UsageReport(SpendingReport, frozen=True, kw_only=True):
                 BudgetForecast(budget, [DryDay(day.day, DryCounts.from_attributes(day), day.of) for day in days])
                 for budget, days in forecast.budgets.items()
             ],
-            notes=list(forecast.notes),
+            notes=[note(code) for code in forecast.notes],
         )

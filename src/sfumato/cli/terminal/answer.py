@@ -12,7 +12,7 @@ from sfumato.cli.terminal.bars import Bar, BarTable, add_bars
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, indent, labelled_lines
 from sfumato.show.figures import Figures
-from sfumato.show.text import NO_GROUPS, figure, heading, key_label, noise_within
+from sfumato.show.text import figure, heading, key_label
 from sfumato.wire import Answer, Estimate
 
 
@@ -25,7 +25,7 @@ def render_answer(answer: Answer, *, title: str = "") -> RenderableType:
 def render_figures(figures: Figures) -> RenderableType:
     """Keys, counts, their error, and bars. Long keys are cropped before numbers and bars."""
     if not figures.keys:
-        return Text(NO_GROUPS)
+        return Text(figures.nothing)
     keys = [[Words(key_label(part)) for part in key] for key in figures.keys]
     if figures.measure is not None:
         labels = [[Words(heading(name)), *(key[place] for key in keys)] for place, name in enumerate(figures.by)]
@@ -50,18 +50,4 @@ def _counts_table(figures: Figures, keys: list[list[Words]], bars: int) -> Table
 
 def render_estimate(estimate: Estimate) -> RenderableType:
     """What a question would cost and how accurate it would be."""
-    least, worst, answers = estimate.least, estimate.worst, estimate.answers_left
-    enough = ""
-    if answers is not None:
-        enough = f", enough for at least {answers:,} such answer{'' if answers == 1 else 's'}"
-    if answers == 0:
-        enough = ", not enough for this question"
-    return labelled_lines(
-        {
-            "mechanism": estimate.mechanism,
-            "charge": f"{worst}" if least == worst else f"{least} at least, {worst} at most",
-            "error": noise_within(estimate.error95) if estimate.error95 else "a list without counts",
-            **({} if estimate.visible is None else {"shown": str(estimate.visible)}),
-            "left": f"{estimate.left}{enough}",
-        }
-    )
+    return labelled_lines(estimate.lines())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -19,7 +20,7 @@ from sfumato.ledger import Row
 from sfumato.ledger.usage import PARTS, Forecast
 from sfumato.show.figures import Panel
 from sfumato.show.text import heading
-from sfumato.wire import AccountStanding, BudgetReport, Charges, PolicyChangeRow, PolicyHistory
+from sfumato.wire import AccountStanding, BudgetReport, ChargeRow, Charges, PolicyChangeRow, PolicyHistory
 
 _DAYS = (1, 2, 3, 7, 14, 21, 31)
 
@@ -54,17 +55,25 @@ def _account_rows(standing: AccountStanding) -> Iterator[Sequence[RenderableType
 
 
 def render_charges(charges: Charges) -> RenderableType:
-    """Charges and grants, the latest first."""
+    """Charges and grants, the latest first; where the question is known, the accounts that paid stand below it."""
     if not charges.rows:
         return Text("Nothing was charged.")
+    blocks: list[RenderableType] = [
+        Group(Words(sql, cropped=False), indent(_charges_table(rows))) if sql else _charges_table(rows)
+        for sql, rows in itertools.groupby(charges.rows, lambda row: row.sql)
+    ]
+    if charges.next is not None:
+        blocks.append(Words(f"There are more, from {charges.next} on.", "dim", cropped=False))
+    return stack(blocks)
+
+
+def _charges_table(rows: Iterable[ChargeRow]) -> Table:
     grid = plain_table("at", "state", "units", "calls", "account", "digest", numbers=(2, 3), whole=(0, 1))
-    for row in charges.rows:
+    for row in rows:
         moment, state = Words(row.at[:19].replace("T", " ")), Words(row.state)
         units, calls = _amount(row.charge.information), _amount(row.charge.calls)
-        grid.add_row(moment, state, units, calls, Words(row.account), Words(row.digest))
-    if charges.next is None:
-        return grid
-    return Group(grid, "", Words(f"There are more, from {charges.next} on.", "dim", cropped=False))
+        grid.add_row(moment, state, units, calls, Words(row.account), Words(row.digest or row.reason or ""))
+    return grid
 
 
 def render_policy_changes(trail: PolicyHistory) -> RenderableType:
@@ -80,7 +89,13 @@ def _policy_change(row: PolicyChangeRow) -> RenderableType:
         grid.add_row(Words(each.setting), Words(each.before or "-"), Words(each.after or "-"))
     who = f", by {row.user}" if row.user else ""
     file = f", file {row.file[:12]}" if row.file else ""
-    return Group(Words(f"{row.at[:19].replace('T', ' ')}{who}{file}", cropped=False), indent(grid))
+    title = Words(f"{row.at[:19].replace('T', ' ')}{who}{file}", cropped=False)
+    if not row.first_recorded:
+        return Group(title, indent(grid))
+    first = plain_table("recorded from here on", "value")
+    for name, text in row.first_recorded.items():
+        first.add_row(Words(name), Words(text))
+    return Group(title, *([indent(grid)] if row.changes else []), indent(first))
 
 
 def render_shares(panels: Sequence[Panel]) -> RenderableType:

@@ -36,6 +36,7 @@ def print_demo(finished: Demo, console: Console) -> None:
 def print_invitation(service: Service, console: Console) -> None:
     """Print where the service is and how to ask it. Lines are not wrapped, so they can be copied."""
     lines = {
+        "pages": f"{service.url} (sign in with the key)",
         "docs": f"{service.url}/docs",
         "API": f"{service.url}/v1/answers",
         "key": f"{service.key} ({ANALYST}'s, for a day)",

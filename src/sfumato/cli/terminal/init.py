@@ -14,11 +14,15 @@ def render_first_config(made: FirstConfig) -> RenderableType:
     """What was written, and what to type next."""
     lines = {
         "table": f"{made.table}: no answer shows whether any one {made.unit} is in it",
-        "columns": ", ".join(made.columns) or "none but the unit: people can be counted",
+        "columns": ", ".join(f"{name} ({kind})" for name, kind in made.columns.items())
+        or "none but the unit: people can be counted",
         "measure": f"{made.measure}, which counts people",
     }
     if made.left_out:
         lines["left out"] = ", ".join(f"{name} ({why})" for name, why in made.left_out.items())
+    if made.dates_as_text:
+        names = ", ".join(made.dates_as_text)
+        lines["look"] = f"{names}: text by its type, a date by its name. If it is one, make it a date in a view"
     promised = f"{describe_bound(made.plan.period)} per month to one {made.unit}"
     year = "" if made.plan.year is None else f", and {describe_bound(made.plan.year)} in a year"
     return Group(

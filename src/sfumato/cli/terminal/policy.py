@@ -17,7 +17,6 @@ from sfumato.explain.words import (
     ASKED,
     PERIODS,
     WINDOWS,
-    describe_bound,
     describe_promise,
     describe_reports,
     describe_rights,
@@ -27,7 +26,8 @@ from sfumato.explain.words import (
     is_nothing,
     percent,
 )
-from sfumato.show.text import describe_report_promise, plus_minus
+from sfumato.show.text import describe_report_promise, join_words, plus_minus
+from sfumato.wire import Visible
 from sfumato.wire.guarantee import AccountPromise, PersonBound, SourceTotal
 
 
@@ -43,6 +43,7 @@ def render_questions(
 ) -> RenderableType:
     """What can be asked of tables and of reports, what is promised over all of it, and what limits leave open."""
     tables = (block for table in result["tables"] for block in (Words(table["table"], "bold"), *_table_blocks(table)))
+    public = (block for table in result["public"] for block in (Words(table["table"], "bold"), _public_block(table)))
     reports = (
         block
         for report in result["reports"]
@@ -51,10 +52,20 @@ def render_questions(
     pad_ms = result["service"]["pad_ms"]
     steps = f"begin at multiples of {pad_ms:,} ms" if pad_ms else "are not padded"
     padding = paragraphs(f"Responses of the service {steps} ([service] pad_ms).")
-    blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *reports, padding]
+    blocks = [paragraphs(f"{config} fits the tables. What can be asked:"), *tables, *public, *reports, padding]
     blocks += [paragraphs(*promised)] if promised else []
     blocks += [Group(paragraphs("Warnings:"), "", bullets(map(str, warnings)))] if warnings else []
     return stack(blocks)
+
+
+def _public_block(table: Mapping[str, Any]) -> RenderableType:
+    columns = ", ".join(f"{each['name']} ({each['type']})" for each in table["columns"])
+    public = f"{table['rows']:,} rows, which everyone may read"
+    return indent(
+        labelled_lines(
+            {"public": public, "key": table["key"], "columns": columns, "data": f"version {table['version']}"}
+        )
+    )
 
 
 def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
@@ -76,7 +87,24 @@ def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
         "hidden": f"any one {table['unit']}",
         "data": f"version {table['version']}",
     }
+    budgets = {name for each in table["visible"] for name in each["budgets"]}
+    lines |= {
+        f"shown {place}": _describe_sizes(each, one_budget={*each["budgets"]} == budgets)
+        for place, each in enumerate(table["visible"], 1)
+    }
     return [indent(grid), indent(labelled_lines(lines))]
+
+
+def _describe_sizes(shown: Mapping[str, Any], *, one_budget: bool) -> str:
+    """How large a group must be, in words. The first number has two digits: it is about that."""
+    what = "people" if shown["counts"] == "units" else shown["measure"]
+    rarely = shown["rarely"]
+    about = rarely - rarely % 10 ** max(len(str(rarely)) - 2, 0)
+    sizes = Visible(shown["half"], shown["most"], shown["above"])
+    whose = "" if one_budget else f", with the budget {join_words(shown['budgets'])}"
+    by = f"by {join_words(shown['columns'])}{whose}"
+    small = f"groups under about {about:,} {what} will rarely appear; " if about else ""
+    return f"{by}: {small}{sizes}"
 
 
 def _report_block(report: Mapping[str, Any]) -> RenderableType:
@@ -139,15 +167,6 @@ def _source_table(source: SourceTotal) -> Table:
             grid.add_row(name, Words(", ".join(part.names), cropped=False), *numbers)
     grid.add_row("all together", "", *_numbers(source.total.period), *_numbers(source.total.year))
     return grid
-
-
-def render_budget_plan(plan: BudgetPlan) -> RenderableType:
-    """What a budget promises, what can be asked with it, and its lines for the configuration."""
-    budget, period = plan.budget, PERIODS[plan.budget.resets]
-    year = "" if plan.year is None else f"; a year of it: {describe_bound(plan.year)}"
-    head = f"{budget.cap} {period}, which promise {describe_bound(plan.period)} to one person{year}."
-    lines = Group(Words("[budgets.NAME]"), *map(Words, plan.to_toml().splitlines()))
-    return stack([paragraphs(head), indent(render_purchases(plan)), indent(lines)])
 
 
 def render_purchases(plan: BudgetPlan) -> RenderableType:

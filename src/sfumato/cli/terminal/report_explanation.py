@@ -35,8 +35,7 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
     levels, statistics = policy.calendar.levels, policy.statistics
     factors = plain_table("factor", "", "why", numbers=(0,))
     for factor in explained.factors:
-        words = factor.words[1:-1] if factor.words.startswith("(") else factor.words  # brackets are for the product
-        factors.add_row(*(Words(text, cropped=False) for text in (factor.number_text, words, factor.why)))
+        factors.add_row(*(Words(text, cropped=False) for text in (factor.number_text, factor.words, factor.why)))
     attributes = plain_table("attribute", "values", "of one event", numbers=(1,))
     for each in policy.attributes.values():
         attributes.add_row(*map(Words, (each.name, f"{len(each.domain):,}", f"at most {each.max_values:,}")))
@@ -65,10 +64,10 @@ def render_report_explanation(explained: ReportExplanation, standing: str) -> Re
 
 
 def _errors_table(policy: ReportPolicy) -> Table:
-    """The 95 % error of the usual ranges: on a typical day, and at most."""
+    """How far noise moves the usual ranges, 19 times in 20: on a typical day, and at most."""
     errors = usual_errors(policy)
     several = len({each.statistics for each in errors}) > 1
-    grid = plain_table("95 % error of a range", "sums", "calendar", "later", numbers=(1, 2, 3))
+    grid = plain_table("noise of a range, 19 times in 20", "sums", "calendar", "later", numbers=(1, 2, 3))
     for each in errors:
         words = f"{each.range}, {', '.join(each.statistics)}" if several else each.range
         pairs = (each.sums, each.calendar, each.final)

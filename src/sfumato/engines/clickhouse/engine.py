@@ -29,7 +29,7 @@ from sfumato.engines.clickhouse.types import COLUMN_TYPES, bare, plain
 from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.copying import CopyingEngine, copied_columns, copied_rows
 from sfumato.engines.passwords import read_password
-from sfumato.errors import EngineFailed, InvalidArgument, nearest
+from sfumato.errors import EngineFailed, InvalidArgument, find_nearest
 from sfumato.query.abilities import Abilities
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class ClickHouseEngine(CopyingEngine):
     """
 
     dialect = ClickHouseSql
-    abilities = Abilities(every_group=True, releases="rows are copied to DuckDB")
+    abilities = Abilities(every_group=True, name="ClickHouse", releases="rows are copied to DuckDB")
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class ClickHouseEngine(CopyingEngine):
     ) -> None:
         if not timeout_s > 0:
             raise InvalidArgument("timeout_s", "must be above 0")
+        driver("pyarrow")
         self._timeout_s, self._memory_limit = timeout_s, memory_limit
         self._room, self._lock = threading.Semaphore(MAX_SESSIONS), threading.Condition()
         self._idle: list[ClickHouseSession] = []
@@ -148,8 +149,8 @@ class ClickHouseEngine(CopyingEngine):
         for name, source in tables.items():
             known = source.removeprefix(f"{home}.")
             if known not in found:
-                problem = f"{source!r} is neither a table nor a view of this database{nearest(known, found)}"
-                raise EngineFailed(problem, table=name)
+                problem, near = f"{source!r} is neither a table nor a view of this database", find_nearest(known, found)
+                raise EngineFailed(problem, table=name, nearest=near)
             database, relation, is_view = found[known]
             self._tables[name] = exp.table_(relation, database, quoted=True)
             columns = _COLUMNS.format(_quoted(database), _quoted(relation))

@@ -44,8 +44,8 @@ def bare(kind: str) -> str:
 def plain(name: str, kind: str, *, copied: bool = False) -> exp.Expr:
     """A column as Python sees it: it groups, compares and sorts in ClickHouse as in Python.
 
-    Text that is no UTF-8, and whole numbers of more than 64 bits, are NULL: they are in no other place. With `copied`,
-    it is also of a type that Arrow has.
+    Text that is no UTF-8, and whole numbers of more than 64 bits, are NULL: they are in no other place. NaN is
+    infinity. With `copied`, NaN stays NaN, and the column is of a type that Arrow has.
     """
     column: exp.Expr = exp.column(name, quoted=True)
     kind = bare(kind)
@@ -59,6 +59,10 @@ def plain(name: str, kind: str, *, copied: bool = False) -> exp.Expr:
     elif kind in _FLOATS:
         zero = exp.cast(exp.Literal.number(0), exp.DataType.Type.DOUBLE)
         column = exp.Add(this=exp.cast(column, exp.DataType.Type.DOUBLE), expression=zero)  # no negative zero
+        if not copied:  # elsewhere NaN is above all numbers; here it is in no order
+            nan = exp.Anonymous(this="isNaN", expressions=[exp.column(name, quoted=True)])
+            infinity = exp.cast(exp.Literal.string("inf"), exp.DataType.Type.DOUBLE)
+            column = exp.Case(ifs=[exp.If(this=nan, true=infinity)], default=column)
     elif kind == "Date":
         column = exp.cast(column, exp.DataType.Type.DATE32)
     elif kind in ("DateTime", "DateTime64"):

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from sfumato.engines.contributions import Affine, CodeValues, Listed
+from sfumato.engines.contributions import Affine, CodeValues, Listed, check_present
 from sfumato.engines.duckdb.types import FLOATS, IDENTIFYING, INTEGERS, NUMBERS, WIDE_INTEGERS, bare
 from sfumato.engines.duckdb.workspace import Workspace
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
 
 
@@ -249,10 +249,8 @@ def _find(
 ) -> tuple[CodedColumn, ...]:
     if len(set(names)) < len(names):
         raise InvalidArgument(argument, "must be different columns")
+    check_present(argument, names, kinds)
     for name in names:
-        if name not in kinds:
-            there = f"no column {name!r}; there are {', '.join(kinds)}"
-            raise InvalidArgument(argument, there + nearest(name, kinds))
         if bare(kinds[name]) not in known:
             raise InvalidArgument(argument, f"column {name!r} is {kinds[name]}, {problem}")
     return tuple(CodedColumn(name, bare(kinds[name])) for name in names)

@@ -40,6 +40,7 @@ from sfumato.engines.duckdb.types import COLUMN_TYPES, LIST_TYPES, bare
 from sfumato.engines.duckdb.workspace import Workspace
 from sfumato.errors import EngineFailed, InvalidArgument
 from sfumato.query.abilities import Abilities
+from sfumato.query.expressions.functions import FUNCTIONS, LOOKUPS
 
 _CATALOG = "source"
 _FRAME = "sfumato_frame_"
@@ -62,7 +63,9 @@ class DuckDBEngine(Engine):
     """
 
     dialect = DuckDBSql
-    abilities = Abilities(every_group=True, releases="in the engine")
+    abilities = Abilities(
+        every_group=True, functions=FUNCTIONS | LOOKUPS, values=True, name="DuckDB", releases="in the engine"
+    )
     endings = ENDINGS
     untyped = UNTYPED
 

@@ -40,7 +40,7 @@ def one_select(cursor: duckdb.DuckDBPyConnection, text: str) -> duckdb.Statement
 
 
 def run_interruptibly(cursor: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """`work` in its own thread, so that Ctrl-C stops it: DuckDB would notice late, and raise an error of its own."""
+    """`work` in its own thread. So Ctrl-C stops it: DuckDB would notice late, and raise an error of its own."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)
         try:

@@ -27,7 +27,7 @@ import duckdb
 from sqlglot import exp
 
 from sfumato.engines.duckdb.execution import attempt
-from sfumato.engines.duckdb.types import bare
+from sfumato.engines.duckdb.types import FLOATS, bare
 from sfumato.errors import EngineFailed
 from sfumato.types import TYPES
 
@@ -144,7 +144,7 @@ def find_source(name: str, source: str, tables: Mapping[str, exp.Table]) -> Tabl
 
 
 def _find_files(name: str, source: str, reader: Reader) -> TableSource:
-    """The files of now. Sorted, so that the first, whose columns come first, does not depend on the file system."""
+    """The files of now, sorted: the first, whose columns come first, does not depend on the file system."""
     paths = sorted(os.path.abspath(path) for path in _matching_files(source))  # noqa: PTH100
     if not paths:
         raise EngineFailed(f"no file matches {source!r}", table=name)
@@ -206,6 +206,11 @@ def _plain(name: str, kind: str) -> exp.Expr:
         column = exp.Collate(this=column, expression=exp.var("C"))
     elif bare(kind) == "ENUM":
         column = exp.cast(column, exp.DataType.Type.VARCHAR)  # or it sorts by the order of its declaration
+    elif kind in FLOATS:
+        # The smallest and largest value of a block, as most programs write them into Parquet, leave NaN out. DuckDB
+        # would believe them, and then other people's rows decide whether a NaN passes a filter.
+        nan = exp.cast(exp.Literal.string("nan"), kind, dialect="duckdb")
+        column = exp.Case(ifs=[exp.If(this=exp.func("isnan", column), true=nan)], default=column.copy())
     elif kind == "TIMESTAMP WITH TIME ZONE":
         column = exp.cast(column, exp.DataType.Type.TIMESTAMP)  # in UTC, the engine's time zone
     elif kind in ("TIMESTAMP_S", "TIMESTAMP_MS"):

@@ -11,6 +11,7 @@ from sfumato.engines.base import ColumnType
 
 DAY_MS = 86_400_000
 EPOCH: Final = datetime(1970, 1, 1)
+USUAL_LENGTH = 512
 
 _MILLISECONDS = ("LONG", "TIMESTAMP")
 _COLUMN_TYPES: Mapping[str, ColumnType] = {
@@ -31,13 +32,15 @@ _DEFAULTS: Mapping[str, str | int] = {"STRING": "null", "INT": -(2**31), "LONG":
 class PinotColumn:
     """A column. `kind` is its type in the port, and `stored` the one in Pinot.
 
-    `default` is what it has in place of NULL, if that is text or a whole number other than 0.
+    `default` is what it has in place of NULL, if that is text or a whole number other than 0. `max_length` is where its
+    schema cuts text off; None where it does not. Segments that were built before may hold longer text.
     """
 
     name: str
     kind: ColumnType
     stored: str
     default: str | int | None = None
+    max_length: int | None = None
 
     @property
     def in_milliseconds(self) -> bool:
@@ -78,7 +81,10 @@ def _column(field: Mapping[str, Any], written: str | None, is_metric: bool) -> P
         kind = "date"
     elif written == "timestamp" and stored in _MILLISECONDS:
         kind = "timestamp"
-    return PinotColumn(field["name"], kind, stored, default if stored in _DEFAULTS and default != 0 else None)
+    if default == 0 or stored not in _DEFAULTS:
+        default = None
+    cuts = field.get("maxLengthExceedStrategy", "TRIM_LENGTH") != "NO_ACTION"
+    return PinotColumn(field["name"], kind, stored, default, field.get("maxLength", USUAL_LENGTH) if cuts else None)
 
 
 def milliseconds(moment: date) -> tuple[int, int]:

@@ -6,22 +6,24 @@ import json
 import logging
 import math
 import os
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from sqlglot import exp
 
 from sfumato.config import EngineSettings
 from sfumato.config.settings import TIMEOUT_S
 from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, ColumnType, Engine, tables_of
+from sfumato.engines.passwords import read_password
 from sfumato.engines.pinot.columns import PinotColumn, read_columns
 from sfumato.engines.pinot.dialect import PinotSql
 from sfumato.engines.pinot.replies import Incomplete, incompleteness, online_segments, reply_rows
 from sfumato.engines.pinot.translation import PinotQuery, Untranslatable, translate
-from sfumato.errors import EngineFailed, InvalidArgument, nearest
+from sfumato.errors import EngineFailed, InvalidArgument, find_nearest
 from sfumato.query.abilities import Abilities
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +34,10 @@ MAX_GROUPS = 100_000_000
 
 _NO_DRIVER = "a Pinot engine needs: pip install 'sfumato[pinot]'"
 _NO_CONTROLLER = 'must be the address of the controller, such as "http://controller:9000"'
-_NO_ANSWER = "the controller or the broker does not answer, or refuses this user or its password"
+_NO_ANSWER = (
+    "the controller or the broker does not answer, or refuses this user or its password, or has a certificate that is "
+    "not trusted"
+)
 _NO_NULLS = (
     "the table does not keep NULLs, so people and keys that are missing would be counted; set nullHandlingEnabled in "
     "its tableIndexConfig, and build its segments again where a column has NULLs"
@@ -55,12 +60,14 @@ _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeE
 class PinotEngine(Engine):
     """OFFLINE tables of a cluster, by name. `types` says which columns of text or milliseconds hold days or moments.
 
-    `password` belongs to the user in `url`; without a user there it is a token. Every query is compared with the
-    controller's list of segments: what was not looked at completely is a failure.
+    `password` belongs to the user in `url`; without a user there it is a token. `ca_file` has the certificates that are
+    trusted in place of those of the system. Every query is compared with the controller's list of segments: what was
+    not looked at completely is a failure.
     """
 
     dialect = PinotSql
     abilities = Abilities(
+        name="Pinot",
         nested=False,
         keys=frozenset(("text", "integer", "boolean", "date", "timestamp")),
         conditional_sums=False,
@@ -75,6 +82,7 @@ class PinotEngine(Engine):
         *,
         controller: str,
         password: str | None = None,
+        ca_file: Path | None = None,
         timeout_s: float = TIMEOUT_S,
         types: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
@@ -96,6 +104,7 @@ class PinotEngine(Engine):
         # Not through a proxy of the environment: a broker is a machine of one's own network.
         self._http = httpx2.Client(
             auth=auth,
+            verify=True if ca_file is None else _read_certificates(ca_file),
             headers=headers,
             timeout=httpx2.Timeout(timeout_s + MARGIN_S, connect=CONNECT_S, pool=None),
             limits=httpx2.Limits(max_connections=MAX_CONNECTIONS),
@@ -124,7 +133,7 @@ class PinotEngine(Engine):
         if "controller" not in options:
             raise EngineFailed(_NO_CONTROLLER, setting="controller")
         file = options.pop("password_file", None)
-        password = os.environ.get(PASSWORD) if file is None else _read_password(file)
+        password = os.environ.get(PASSWORD) if file is None else read_password(file)
         return cls(settings.url or "", sources, password=password, types=types, **options)
 
     @classmethod
@@ -140,7 +149,8 @@ class PinotEngine(Engine):
         """Learn about one table, and ask it for nothing."""
         known = self._describe("/tables").get("tables") or []
         if source not in known:
-            raise EngineFailed(f"{source!r} is not a table of this cluster{nearest(source, known)}", table=name)
+            near = find_nearest(source, known)
+            raise EngineFailed(f"{source!r} is not a table of this cluster", table=name, nearest=near)
         config = self._describe(f"/tables/{quote(source, safe='')}").get("OFFLINE")
         if config is None:
             raise EngineFailed(f"{source!r} has no OFFLINE part, and only that is read", table=name)
@@ -191,8 +201,12 @@ class PinotEngine(Engine):
         name, problem = read[0].name if len(read) == 1 else "", "the query is none that Pinot is asked"
         if not self._closed and name:
             try:
-                wanted = translate(query, self._sources[name], self._columns[name])
-                asked, reply = self._ask(name, wanted)
+                source, columns = self._sources[name], self._columns[name]
+                asked, reply = self._ask(name, translate(query, source, columns))
+                if asked.loses(reply_rows(reply)):
+                    asked, reply = self._ask(name, translate(query, source, columns, measures=True))
+                if asked.misplaces(reply_rows(reply)):
+                    asked, reply = self._ask(name, asked.of_all_groups())
                 return asked.read(reply_rows(reply))
             except Untranslatable:
                 pass
@@ -272,11 +286,11 @@ def _without_user(url: str) -> tuple[str | None, str]:
     """The user of an address, and the address without user and password."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    return parts.username, urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+    user = None if parts.username is None else unquote(parts.username)
+    return user, urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
 
 
-def _read_password(file: Path) -> str:
-    try:
-        return file.read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError):
-        raise EngineFailed(f"{str(file)!r} cannot be read", setting="password_file") from None
+def _read_certificates(file: Path) -> ssl.SSLContext:
+    with suppress(OSError):  # what is no certificate is an `ssl.SSLError`, which is one
+        return ssl.create_default_context(cafile=file)
+    raise EngineFailed(f"{str(file)!r} cannot be read, or has no certificates", setting="ca_file")

@@ -6,10 +6,13 @@ Pinot has no relation to put in place of a table, so what the port promises of c
   `NOT IN` and ranges. NOT is pushed down to the comparisons first.
 - Days as text are days only where they are days of the calendar; other text is NULL.
 - Moments are compared as milliseconds in UTC. Pinot has no literal for microseconds.
-- No comparison with zero: in an ordered dictionary the two zeros are two values. Beside zero there is none.
+- Numbers are compared as sums with 0. In the dictionary of a column, NaN is found where another number is looked for,
+  and the two zeros are two values. NaN is above all numbers: what is above one is what is not below it, nor equal.
+- The length of a key is looked at in the reply where the schema bounds it: in WHERE it costs more than all the rest.
 - In a result, the default of a column of text or whole numbers is NULL, unless NULL was left out. In a sum it is 0.
   `IS NULL` is for WHERE only: as a value (`CASE WHEN x IS NULL`) it fails, or is wrong beyond 10,000 rows (0.11).
 - Very many groups are ordered here and not by the broker: `PinotQuery.among`.
+- Pinot orders text by UTF-16. Replies are put in the order of code points here: `PinotQuery.misplaces`.
 - Sums are exact (`SUMPRECISION`); `SUM` adds up doubles.
 """
 
@@ -21,23 +24,26 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from sfumato.engines.pinot.columns import DAY_MS, PinotColumn, milliseconds
-from sfumato.query.counting import MAX_SUM, whole_literal
+from sfumato.query.counting import MAX_SUM
+from sfumato.query.literals import whole_literal
 
 Columns: TypeAlias = Mapping[str, PinotColumn]
 
 MAX_ROWS = 10_000_000
 """LIMIT of a query that has none. Pinot would take 10."""
 
+LAST_SHORT = "\uffff"
+"""The last character with one unit of UTF-16."""
+
 MANY_GROUPS = 1_000_000
 """Pinot's default of `pinot.broker.groupby.trim.threshold`."""
-
-SMALLEST = "4.9E-324"
-"""The double next to zero."""
 
 REAL_DAY = (
     "^(?!0000)(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
@@ -61,7 +67,8 @@ class PinotQuery:
     `first` is how many rows are wanted; None for all. `order` are places in a row of the reply, and whether the largest
     come first. `keys` are the columns that an ordered query groups by. `is_total`: it has one row, also of an empty
     table. `is_one_group`: it has one row, whose last cell says how many rows of the table are in it; with none, there
-    is no group. `is_ordered`: the reply is.
+    is no group. `is_ordered`: the reply is. `lengths` are places in a row of the reply, and how long the text there may
+    be in a row of the port.
     """
 
     tree: exp.Select
@@ -71,18 +78,38 @@ class PinotQuery:
     keys: Sequence[str]
     is_total: bool
     is_one_group: bool
+    lengths: Sequence[tuple[int, int]] = ()
     is_ordered: bool = True
+
+    def loses(self, rows: Sequence[Sequence[Any]]) -> bool:
+        """Whether rows with long text may have taken the places of others in a reply."""
+        return len(rows) == self.first and not all(map(self._is_short, rows))
+
+    def _is_short(self, row: Sequence[Any]) -> bool:
+        return all(len(row[at]) <= longest for at, longest in self.lengths)
+
+    def misplaces(self, rows: Sequence[Sequence[Any]]) -> bool:
+        """Whether the last rows of a reply may be others by code point. Then `of_all_groups` has to be asked.
+
+        The two orders differ where one key has a character beyond U+FFFF. By UTF-16, that one may come too early.
+        """
+        texts = [at for at, _ in self.order if rows and isinstance(rows[-1][at], str)]
+        if not texts or not self.is_ordered or len(rows) != self.first:
+            return False
+        before = list(takewhile(lambda at: at not in texts, (at for at, _ in self.order)))
+        ties = (row for row in rows if all(row[at] == rows[-1][at] for at in before))
+        return any(max(row[at], default="") > LAST_SHORT for row in ties for at in texts)
 
     def read(self, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
         """The rows of a reply as the port promises them."""
+        rows = [row for row in rows if self._is_short(row)] if self.lengths else rows
         if self.is_one_group:
             rows = [row for row in rows if row[-1]]
         elif self.is_total and not rows:
             rows = [[0] * len(self.cells)]
-        if not self.is_ordered:
-            rows = list(rows)
-            for at, largest_first in reversed(self.order):
-                rows.sort(key=lambda row: _as_java_orders(row[at]), reverse=largest_first)
+        rows = list(rows)
+        for at, largest_first in reversed(self.order):
+            rows.sort(key=itemgetter(at), reverse=largest_first)
         return [tuple(cell(row) for cell in self.cells) for row in rows[: self.first]]
 
     def among(self, groups: int) -> PinotQuery:
@@ -91,8 +118,10 @@ class PinotQuery:
         A broker that merges `MANY_GROUPS` in an order keeps 5,000 of them and goes on, without a flag. So where there
         may be as many, all of them are asked for, in no order.
         """
-        if not self.keys or groups < MANY_GROUPS:
-            return self
+        return self.of_all_groups() if self.keys and groups >= MANY_GROUPS else self
+
+    def of_all_groups(self) -> PinotQuery:
+        """The query for all groups, which `read` puts in order."""
         tree = self.tree.limit(MAX_ROWS + 1)
         tree.set("order", None)
         return replace(self, tree=tree, is_ordered=False)
@@ -103,19 +132,17 @@ class PinotQuery:
         return MAX_ROWS if self.first is None or not self.is_ordered else None
 
 
-def _as_java_orders(cell: Any) -> Any:
-    return cell.encode("utf-16-be") if isinstance(cell, str) else cell
+def translate(query: exp.Query, source: str, columns: Columns, *, measures: bool = False) -> PinotQuery:
+    """What Pinot is asked for the rows of `query`, which reads one table: `source`.
 
-
-def translate(query: exp.Query, source: str, columns: Columns) -> PinotQuery:
-    """What Pinot is asked for the rows of `query`, which reads one table: `source`."""
+    With `measures` it is asked for the lengths of keys too, and its reply never `loses` rows.
+    """
     known = {"expressions", "from_", "where", "group", "order", "limit", "distinct", "kind"}
     if not isinstance(query, exp.Select) or any(value and name not in known for name, value in query.args.items()):
         raise Untranslatable
     if not isinstance(query.args["from_"].this, exp.Table):
         raise Untranslatable
-    where = query.args.get("where")
-    conditions = list(dict.fromkeys(_conjunction(_condition(where.this, columns)))) if where else []
+    conditions, lengths = _filters(query, columns, measures)
     present = {part.this.this.name for part in conditions if _is_presence(part)}
     output = _Output(columns, present, is_grouped=bool(query.args.get("group") or query.args.get("distinct")))
     for expression in query.expressions:
@@ -139,7 +166,28 @@ def translate(query: exp.Query, source: str, columns: Columns) -> PinotQuery:
     places = [(output.written.index(each.this), bool(each.args.get("desc"))) for each in ordered]
     keys = output.keys if ordered and query.args.get("group") else []
     is_total = not query.args.get("group") and output.has_totals
-    return PinotQuery(made, output.cells, first, places, keys, is_total, is_one_group)
+    measured = [(output.written.index(key), longest) for key, longest in lengths]
+    return PinotQuery(made, output.cells, first, places, keys, is_total, is_one_group, measured)
+
+
+def _filters(query: exp.Select, columns: Columns, measures: bool) -> tuple[list[exp.Expr], list[tuple[exp.Expr, int]]]:
+    """The conditions that Pinot checks, and the keys whose length is left to the reply, with the longest of each."""
+    where, is_grouped = query.args.get("where"), bool(query.args.get("group"))
+    keys = {each.name for each in query.expressions if isinstance(each, exp.Column) and is_grouped and not measures}
+    conditions, lengths = dict[exp.Expr, None](), list[tuple[exp.Expr, int]]()
+    for part in _conjunction(where.this) if where else ():
+        if _is_length(part) and part.this.this.name in keys:
+            column, longest = _column(part.this.this, columns), int(part.expression.name)
+            if column.max_length is not None and column.max_length <= longest:
+                conditions[_present(column)] = None
+                lengths.append((_bare(column), longest))
+                continue
+        conditions |= dict.fromkeys(_conjunction(_condition(part, columns)))
+    return list(conditions), lengths
+
+
+def _is_length(node: exp.Expr) -> bool:
+    return isinstance(node, exp.LTE) and isinstance(node.this, exp.Length)
 
 
 @dataclass(slots=True)
@@ -320,9 +368,8 @@ def _condition(node: exp.Expr, columns: Columns, *, holds: bool = True) -> exp.E
         anything = next(iter(columns.values()))
         parts = [_absent(anything), _present(anything)]
         return (exp.or_ if (node.this == node.expression) is holds else exp.and_)(*parts, copy=False)
-    measured = isinstance(node, exp.LTE) and isinstance(node.this, exp.Length)
-    column = _column(node.this.this if measured else node.this, columns)
-    found = _short(column, node.expression) if measured else _comparison(node, column)
+    column = _column(node.this.this if _is_length(node) else node.this, columns)
+    found = _short(column, node.expression) if _is_length(node) else _comparison(node, column)
     return exp.and_(_present(column), found if holds else exp.Not(this=exp.Paren(this=found)), copy=False)
 
 
@@ -380,16 +427,18 @@ def _among(column: PinotColumn, values: Sequence[Any]) -> exp.Expr:
         return exp.or_(*(exp.and_(_bound(exp.GTE, column, day), _bound(exp.LTE, column, day)) for day in values))
     if column.kind == "timestamp":
         values = [whole for whole, rest in map(milliseconds, values) if not rest]
-    is_zero = column.kind == "number" and any(value == 0 for value in values)
-    listed = [_literal(value, column) for value in values if not (is_zero and value == 0)]
-    found: list[exp.Expr] = []
+    listed = [_literal(value, column) for value in values]
+    if not listed:
+        return exp.and_(_absent(column), _present(column))
     if len(listed) == 1:
-        found = [exp.EQ(this=_bare(column), expression=listed[0])]
-    elif listed:
-        found = [exp.In(this=_bare(column), expressions=listed)]
-    if is_zero:
-        found.append(exp.and_(_bound(exp.GTE, column, 0), _bound(exp.LTE, column, 0)))
-    return exp.or_(*found, copy=False) if found else exp.and_(_absent(column), _present(column))
+        return exp.EQ(this=_compared(column), expression=listed[0])
+    return exp.In(this=_compared(column), expressions=listed)
+
+
+def _compared(column: PinotColumn) -> exp.Expr:
+    """A column as it is compared. A sum is not looked up in the column's dictionary."""
+    plain = _bare(column)
+    return exp.Add(this=plain, expression=whole_literal(0)) if column.kind == "number" else plain
 
 
 def _bound(kind: type[exp.Expr], column: PinotColumn, value: Any) -> exp.Expr:
@@ -403,13 +452,9 @@ def _bound(kind: type[exp.Expr], column: PinotColumn, value: Any) -> exp.Expr:
         elif rest:  # between two milliseconds: on no value
             kind = exp.LTE if kind in (exp.LT, exp.LTE) else exp.GT
         return kind(this=_bare(column), expression=whole_literal(whole))
-    if column.kind == "number" and value == 0:
-        inside = kind in (exp.LTE, exp.GTE)
-        below = kind in (exp.LT, exp.LTE)
-        text = SMALLEST if below is inside else f"-{SMALLEST}"
-        beside = {(True, True): exp.LT, (True, False): exp.LTE, (False, True): exp.GT, (False, False): exp.GTE}
-        return beside[below, inside](this=_bare(column), expression=exp.Literal.string(text))
-    return kind(this=_bare(column), expression=_literal(value, column))
+    if column.kind == "number" and kind in (exp.GT, exp.GTE):  # all that is not below, and NaN is not
+        return exp.Not(this=exp.Paren(this=_bound(_FLIPPED[kind], column, value)))
+    return kind(this=_compared(column), expression=_literal(value, column))
 
 
 def _literal(value: Any, column: PinotColumn) -> exp.Expr:

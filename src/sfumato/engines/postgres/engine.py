@@ -18,11 +18,12 @@ from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.copying import CopyingEngine, copied_rows
 from sfumato.engines.passwords import read_password
 from sfumato.engines.postgres.copying import arrow_cells, arrow_stream
-from sfumato.engines.postgres.dialect import PostgresSql
+from sfumato.engines.postgres.dialect import ROW_FUNCTIONS, PostgresSql
 from sfumato.engines.postgres.types import COLUMN_TYPES, LIST_TYPES, plain
-from sfumato.errors import EngineFailed, InvalidArgument, nearest
+from sfumato.errors import EngineFailed, InvalidArgument, find_nearest
 from sfumato.postgres import MARGIN_S, connection_type
 from sfumato.query.abilities import Abilities
+from sfumato.query.expressions.functions import LOOKUPS
 
 if TYPE_CHECKING:
     import psycopg
@@ -80,7 +81,13 @@ class PostgresEngine(CopyingEngine):
     """
 
     dialect = PostgresSql
-    abilities = Abilities(every_group=True, releases="rows are copied to DuckDB")
+    abilities = Abilities(
+        every_group=True,
+        functions=ROW_FUNCTIONS | LOOKUPS,
+        values=True,
+        name="PostgreSQL",
+        releases="rows are copied to DuckDB",
+    )
 
     def __init__(
         self,
@@ -141,8 +148,8 @@ class PostgresEngine(CopyingEngine):
         for name, source in tables.items():
             known = source.removeprefix("public.")
             if known not in found:
-                problem = f"{source!r} is neither a table nor a view of this database{nearest(known, found)}"
-                raise EngineFailed(problem, table=name)
+                problem, near = f"{source!r} is neither a table nor a view of this database", find_nearest(known, found)
+                raise EngineFailed(problem, table=name, nearest=near)
             schema, relation, is_view, oid, may_read, may_write = found[known]
             if not may_read:
                 raise EngineFailed(f"this role may not read {source!r}: GRANT SELECT ON it", table=name)

@@ -87,8 +87,13 @@ CODED = Identity(("code", "bits"), {})
 
 
 def sets_of(rows: Frame, identity: Identity, person_bits: str) -> Frame:
-    """One row per person: `keys`, and the 64 bits of the person."""
-    grouped = rows.groupBy("person").agg(expression(rows, f"collect_set({identity.struct})").alias("keys"))
+    """One row per person: `keys`, each once, and the 64 bits of the person.
+
+    Not by `collect_set`: where rows are in parts by person already, Spark adds them in one step, and the set of a
+    person may then have a key twice (it compares rows in two forms, of which none is equal to the other).
+    """
+    pairs = rows.select("person", *identity.columns).repartition("person").distinct()
+    grouped = pairs.groupBy("person").agg(expression(rows, f"collect_list({identity.struct})").alias("keys"))
     return grouped.selectExpr("person", f"{person_bits} AS person_bits", "keys")
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped]
 
 MAX_COLLECTED = 20_000_000
-"""More keys than this are not brought to the driver."""
+"""More keys than this are not brought to the driver, if the owner says nothing else."""
 
 MAX_SET = 2**31 - 1
 """A person counts for all keys from here on."""

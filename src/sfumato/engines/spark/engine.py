@@ -18,7 +18,7 @@ from sfumato.config.settings import TIMEOUT_S
 from sfumato.engines.base import CLOSED, COULD_NOT_ANSWER, ColumnType, Engine
 from sfumato.engines.contributions import ContributionQuery
 from sfumato.engines.spark.bounding import Frame
-from sfumato.engines.spark.contributions import PushedRows, SparkContributions
+from sfumato.engines.spark.contributions import MAX_COLLECTED, PushedRows, SparkContributions
 from sfumato.engines.spark.dialect import SparkSql
 from sfumato.engines.spark.rows import check_query, public_keys, read_rows
 from sfumato.engines.spark.sessions import Tags, borrow_session, open_session
@@ -35,7 +35,7 @@ _NO_SOURCE = "is neither a table that Spark knows nor a place of Parquet files t
 class SparkEngine(Engine):
     """Tables of the catalog by name, and Parquet files by path: what has a / in it, or ends in .parquet.
 
-    Every query has a deadline. Closing stops what runs.
+    Every query has a deadline. Closing stops what runs. A release with more than `max_collected` keys fails.
 
     With `frames`, the engine reads data frames, in the session that they have, and sets this back as it was when it is
     closed. Then `tables` are Parquet files of public keys on this machine. `run` reads neither.
@@ -43,7 +43,7 @@ class SparkEngine(Engine):
 
     dialect = SparkSql
     endings = (".parquet",)
-    abilities = Abilities(every_group=True, releases="people are bounded and counted by Spark")
+    abilities = Abilities(every_group=True, name="Spark", releases="people are bounded and counted by Spark")
 
     def __init__(
         self,
@@ -51,11 +51,12 @@ class SparkEngine(Engine):
         tables: Mapping[str, str],
         *,
         timeout_s: float = TIMEOUT_S,
+        max_collected: int = MAX_COLLECTED,
         frames: Mapping[str, Frame] | None = None,
     ) -> None:
         if not timeout_s > 0:
             raise InvalidArgument("timeout_s", "must be above 0")
-        self._timeout_s = timeout_s
+        self._timeout_s, self._max_collected = timeout_s, max_collected
         self._changed = threading.Condition()
         self._live: set[str] = set()
         self._closed = False
@@ -150,7 +151,8 @@ class SparkEngine(Engine):
         kinds = self._kinds[query.table]
         domain = None if query.public is None else public_keys(self._public[query.public], query, kinds)
         rows = self._use(lambda: self._rows(query, kinds))
-        return SparkContributions(rows, self._use, domain=domain, progress=progress)
+        most = self._max_collected
+        return SparkContributions(rows, self._use, domain=domain, max_collected=most, progress=progress)
 
     def _rows(self, query: ContributionQuery, kinds: Mapping[str, str]) -> PushedRows:
         if query.table not in self._frames:
@@ -179,12 +181,12 @@ class SparkEngine(Engine):
             if self._closed:
                 raise EngineFailed(CLOSED)
             self._live.add(tag)
-        self._tags.add(tag)
         timer = threading.Timer(timeout_s, self._stop, [tag]) if timeout_s is not None else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
         try:
+            self._tags.add(tag)  # fails where the driver is dead
+            if timer is not None:
+                timer.daemon = True
+                timer.start()
             yield
         except BaseException:
             with suppress(Exception):

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from sfumato.errors import EngineFailed
 
-Session: TypeAlias = Any
+SparkSession: TypeAlias = Any
 """A `SparkSession`, of the driver in this process or of Spark Connect. They have no class in common but `object`."""
 
 NO_SPARK = "a Spark engine needs: pip install 'sfumato[spark]'"
 NO_JAVA = "Spark needs Java 17 or 21: apt-get install openjdk-17-jre-headless, or set JAVA_HOME; or use sc://host:port"
+JAVAS = (17, 21)
+FIRST_RETRIES, RETRIES, RETRY_MS = 4, 6, 10_000
+"""How often Spark Connect is called again, at first and later, and the longest pause: half a minute in all, not ten."""
+
 NO_ANSWER = "Spark does not start, or does not answer at this address"
 
 SETTINGS: Mapping[str, str] = {
@@ -54,11 +61,11 @@ _OWN: Mapping[str, str] = {
 """Of a driver that is started here. Its log could quote a cell."""
 
 
-def set_all(session: Session, settings: Mapping[str, str] = SETTINGS) -> dict[str, str]:
-    """Set what a session needs, and read it back. Returns what was set before."""
-    before = {name: session.conf.get(name) for name in settings}  # which may be a default, and is set as a value later
-    for name, value in settings.items():
-        session.conf.set(name, value)
+def set_all(session: SparkSession, settings: Mapping[str, str] = SETTINGS) -> dict[str, str]:
+    """Set what a session needs, and read it back. Returns the values that were others before."""
+    before = {name: old for name, value in settings.items() if (old := session.conf.get(name)) != value}
+    for name in before:
+        session.conf.set(name, settings[name])
     refused = [name for name, value in settings.items() if session.conf.get(name) != value]
     if refused:
         raise EngineFailed(f"Spark does not let a session set {refused[0]}")
@@ -74,7 +81,7 @@ class Tags:
     stop: Callable[[str], Any]
 
     @classmethod
-    def of(cls, session: Session) -> Tags:
+    def of(cls, session: SparkSession) -> Tags:
         if ".connect." in type(session).__module__:
             return cls(session.addTag, session.removeTag, session.interruptTag)
         driver = session.sparkContext  # the tags of its sessions are known to the thread alone that has added them
@@ -87,10 +94,10 @@ class Driver:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._own: Session | None = None
+        self._own: SparkSession | None = None
         self._folder: Path | None = None
 
-    def open(self, master: str) -> Session:
+    def open(self, master: str) -> SparkSession:
         """A session on it; it is started where there is none."""
         with self._lock:
             from pyspark import SparkContext
@@ -120,7 +127,15 @@ class Driver:
         builder = SparkSession.builder.master(master)
         for name, value in {**_OWN, **places}.items():
             builder = builder.config(name, value)
-        self._own = builder.getOrCreate()
+        try:
+            self._own = builder.getOrCreate()
+            return
+        except Exception:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if (found := _java_version()) in JAVAS:
+                raise
+        # Raised here: Spark's own text stays out of __context__.
+        raise EngineFailed(f"{NO_JAVA}; this is Java {found}" if found else NO_JAVA)
 
     def leave(self) -> None:
         """The last one to leave stops a driver that was started here."""
@@ -129,15 +144,28 @@ class Driver:
             if self._users or self._own is None:
                 return
             own, self._own = self._own, None
-            own.stop()
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            try:
+                own.stop()
+            finally:  # it may be dead
+                if self._folder is not None:
+                    shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _java_version() -> int | None:
+    """The number of the Java that a driver is started with; None where it does not tell."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    with suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60).stderr  # noqa: S603
+        if found := re.search(r'version "(?:1\.)?(\d+)', said):
+            return int(found[1])
+    return None
 
 
 DRIVER = Driver()
 
 
-def borrow_session(frame: Any) -> tuple[Session, Callable[[], None]]:
+def borrow_session(frame: Any) -> tuple[SparkSession, Callable[[], None]]:
     """The session of a data frame, with our settings; and what sets it back as it was."""
     session = frame.sparkSession
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
@@ -150,7 +178,7 @@ def borrow_session(frame: Any) -> tuple[Session, Callable[[], None]]:
     return session, end
 
 
-def open_session(url: str) -> tuple[Session, Callable[[], None]]:
+def open_session(url: str) -> tuple[SparkSession, Callable[[], None]]:
     """A session at a master, or at the `sc://` address of Spark Connect; and what ends it."""
     try:
         import pyspark  # noqa: F401
@@ -160,6 +188,7 @@ def open_session(url: str) -> tuple[Session, Callable[[], None]]:
         if url.startswith("sc://"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                from pyspark.sql.connect.client.retries import DefaultPolicy
                 from pyspark.sql.connect.session import SparkSession as RemoteSession
     except ImportError as missing:
         raise ModuleNotFoundError(NO_SPARK) from missing
@@ -169,10 +198,13 @@ def open_session(url: str) -> tuple[Session, Callable[[], None]]:
             warnings.simplefilter("ignore")
             if url.startswith("sc://"):
                 session = RemoteSession.builder.remote(url).create()
+                session.client.set_retry_policies([DefaultPolicy(max_retries=FIRST_RETRIES)])
                 end = session.stop
             else:
                 session = DRIVER.open(url)
             set_all(session)
+            if url.startswith("sc://"):
+                session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=RETRY_MS)])
         return session, end
     except EngineFailed as failed:
         problem = failed.problem

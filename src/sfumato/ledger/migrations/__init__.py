@@ -8,7 +8,7 @@ from importlib import resources
 
 from sfumato.ledger.store import Run
 from sfumato.ledger.tables import Books, calls_sum, first_hash, sha256
-from sfumato.ledger.types import Row
+from sfumato.ledger.types import KEYS, Row
 
 _FILES = sorted(file.name for file in resources.files(__name__).iterdir() if file.name.endswith(".sql"))
 
@@ -36,5 +36,5 @@ def _cover(books: Books) -> None:
     for atom, nonce in books.run("SELECT atom, nonce FROM atoms WHERE payload IS NULL ORDER BY atom"):
         books.append(Row("", "nonce", "", "", note=json.dumps({"atom": atom, "nonce": sha256(nonce)})))
     for name, created in books.run("SELECT id, created FROM keys ORDER BY created, id"):
-        books.note_key(name, created)
+        books.note_credential(KEYS, name, created)
     books.run("UPDATE ledger SET calls = ?", f"{calls_sum(books.calls()):x}")

@@ -18,7 +18,7 @@ from itertools import pairwise, product
 from typing import TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument, find_nearest
 
 Range: TypeAlias = tuple[datetime, datetime]
 
@@ -163,7 +163,9 @@ class Calendar:
         """A level of this calendar by its name."""
         name = ALIASES.get(level, level) if isinstance(level, str) else ""
         if name not in self.levels:
-            raise InvalidArgument(argument, f"must be one of {', '.join(known)}{nearest(str(level), known)}")
+            raise InvalidArgument(
+                argument, f"must be one of {', '.join(known)}", nearest=find_nearest(str(level), known)
+            )
         return name
 
     def _utc(self, argument: str, moment: datetime) -> datetime:
@@ -225,8 +227,8 @@ def _check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     names = tuple(ALIASES.get(level, level) if isinstance(level, str) else level for level in levels)
     for name in names:
         if name not in LEVELS:
-            hint = nearest(str(name), LEVELS)
-            raise InvalidArgument("levels", f"there is no level {name!r}; there are {', '.join(LEVELS)}{hint}")
+            problem, near = f"there is no level {name!r}; there are {', '.join(LEVELS)}", find_nearest(name, LEVELS)
+            raise InvalidArgument("levels", problem, nearest=near)
     for fine, coarse in pairwise(names):
         if fine == coarse:
             raise InvalidArgument("levels", f"must not hold {fine} twice")
@@ -248,8 +250,8 @@ def _read_zone(zone: str) -> ZoneInfo:
     except (KeyError, ValueError, OSError):
         pass  # not found, not a name of a zone, or a folder of zones
     known = sorted(name for name in available_timezones() if not _LOCAL_ZONES.fullmatch(name))
-    hint = nearest(str(zone), known)
-    raise InvalidArgument("zone", f"must be the name of a time zone such as 'UTC' or 'Europe/Berlin'{hint}")
+    problem = "must be the name of a time zone such as 'UTC' or 'Europe/Berlin'"
+    raise InvalidArgument("zone", problem, nearest=find_nearest(zone, known))
 
 
 def _read_moment(argument: str, value: str | date | datetime) -> datetime:

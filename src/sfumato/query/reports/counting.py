@@ -16,7 +16,8 @@ from itertools import groupby, pairwise
 
 from sqlglot import exp
 
-from sfumato.query.counting import clip, column_of, condition, condition_in, literal, whole_literal, whole_sum
+from sfumato.query.counting import clip, condition, condition_in, whole_sum
+from sfumato.query.literals import column_of, literal, whole_literal
 from sfumato.query.predicate import EVERYTHING, Predicate, Values, any_of, columns_of
 from sfumato.query.reports.policy import ReportPolicy, ReportStatistic
 from sfumato.types import Value

@@ -6,11 +6,12 @@ that may not be seen do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sfumato.errors import NotFound, NotSupported
+from sfumato.errors import NotFound, NotSupported, find_nearest
 from sfumato.mechanisms.consistency import Tree
 from sfumato.query.values import read_value
 from sfumato.types import Type
@@ -47,6 +48,7 @@ class Entities:
         self._kinds = kinds or {}
         self._children: dict[Path, dict[Path, None]] = {}
         self._by_name: dict[tuple[int, str], dict[Path, None]] = {}
+        self._sorted: list[tuple[str, Path]] | None = None
         for row in rows or ():
             self._add(row)
 
@@ -86,15 +88,19 @@ class Entities:
         return seen[0]
 
     def _read_names(self, entity: Mapping[str, str]) -> dict[str, str]:
-        example = ", ".join(f"{level!r}: '7'" for level in self.levels[:1])
-        shape = f"must name one of {', '.join(self.levels)}, such as {{{example}}}"
-        if not self.levels and entity:
-            raise NotSupported("this report has no entities; leave it out", field="entity")
-        if not isinstance(entity, Mapping) or (self.levels and not entity):
+        if not self.levels:
+            if entity:
+                raise NotSupported("this report has no entities; leave it out", field="entity")
+            return {}
+        shape = f"must name one of {', '.join(self.levels)}, such as {self.levels[0]} '7'"
+        if not isinstance(entity, Mapping) or not entity:
             raise NotSupported(shape, field="entity")
         for level, name in entity.items():
             is_name = isinstance(name, str) or (type(name) is int and abs(name) < 2**63)
-            if level not in self.levels or not is_name:
+            if level not in self.levels:
+                near = find_nearest(level, self.levels)
+                raise NotSupported(shape, field="entity", nearest=near, unknown=str(level))
+            if not is_name:
                 raise NotSupported(shape, field="entity")
         return {level: str(name) for level, name in entity.items()}
 
@@ -136,6 +142,36 @@ class Entities:
 
     def children(self, path: Path) -> tuple[Path, ...]:
         return tuple(self._children.get(path, ()))
+
+    def below(self, path: Path, tenancy: Tenancy | None) -> tuple[Path, ...]:
+        """The nearest entities of a tenancy below one that is in it, or below none: then these are the topmost."""
+        if path or tenancy is None:
+            return self.children(path)
+        named = [each for level, names in tenancy.items() for name in names for each in self._paths_of(level, name)]
+        return tuple(each for each in dict.fromkeys(named) if not self.visible(each[:-1], tenancy))
+
+    def beginning_with(self, text: str, path: Path, tenancy: Tenancy | None) -> Iterator[Path]:
+        """All entities of a tenancy below one, or below none, whose names begin with a text, by their names."""
+        if self._sorted is None:
+            self._sorted = sorted(
+                (name.casefold(), path) for (_, name), paths in self._by_name.items() for path in paths
+            )
+        start = text.casefold()
+        for place in range(bisect_left(self._sorted, (start,)), len(self._sorted)):
+            name, each = self._sorted[place]
+            if not name.startswith(start):
+                return
+            if len(each) > len(path) and each[: len(path)] == path and self.visible(each, tenancy):
+                yield each
+
+    def _paths_of(self, level: str, name: str | Path) -> Iterable[Path]:
+        """The entities that a name or a path in a tenancy stands for, as far as that is known."""
+        if level not in self.levels:
+            return ()
+        depth = self.levels.index(level)
+        if isinstance(name, str):
+            return self._by_name.get((depth, name), ()) if self.listed else [(name,)][depth:]
+        return [name] if not self.listed or name in self._children.get(name[:-1], ()) else []
 
     def leaves(self, path: Path) -> tuple[Path, ...]:
         """The entities of the lowest level at or below one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any, TypeVar
 
-from sfumato.errors import InvalidArgument, NotSupported, nearest
+from sfumato.errors import InvalidArgument, NotSupported, find_nearest
 from sfumato.mechanisms import context
 from sfumato.query.reports.calendar import ALIASES, ALL, Calendar
 from sfumato.query.reports.policy import OPTIONS, Option, ReportPolicy, options_conflict
@@ -60,7 +60,8 @@ def read_report(serial: Mapping[str, Any], reports: Mapping[str, ReportPolicy]) 
     if not isinstance(serial, Mapping) or not all(isinstance(name, str) for name in serial):
         raise NotSupported("a question to a report is an object: {'statistics': ['clicks'], 'start': ..., 'end': ...}")
     for field in sorted(serial.keys() - set(FIELDS)):
-        raise NotSupported(f"is not a field of a report{nearest(field, FIELDS)}", field=field[:60])
+        near = find_nearest(field, FIELDS)
+        raise NotSupported("is not a field of a report", field=field[:60], nearest=near, unknown=field)
     policy = find_report(serial.get("report"), reports)
     start, end = _range(serial, policy.calendar)
     statistics, entity, attribute = (serial.get(name) for name in ("statistics", "entity", "attribute"))
@@ -106,9 +107,10 @@ def _choice(field: str, name: Any, among: Iterable[str], complaint: str) -> str 
     if name is None or (isinstance(name, str) and name in names):
         return name
     shown = repr(name[:60]) if isinstance(name, str) else f"that is {type(name).__name__} and not text"
-    hint = nearest(name, names) if isinstance(name, str) else ""
-    known = f"; there is {', '.join(names) or 'none'}"
-    raise NotSupported(f"{complaint} {shown}{hint or known}", field=field)
+    near = find_nearest(name, names)
+    there = "" if near else f"; there is {', '.join(names) or 'none'}"
+    unknown = name if isinstance(name, str) else ""
+    raise NotSupported(f"{complaint} {shown}{there}", field=field, nearest=near, unknown=unknown)
 
 
 def _choices(field: str, raw: Any, among: Iterable[T], complaint: str) -> tuple[T, ...]:
@@ -139,7 +141,7 @@ def _range(serial: Mapping[str, Any], calendar: Calendar) -> tuple[datetime, dat
     try:
         start, end = (calendar.instant(field, serial[field]) for field in ("start", "end"))
     except InvalidArgument as error:
-        raise NotSupported(error.problem, field=error.argument) from None
+        raise NotSupported(error.problem, field=error.argument, nearest=error.nearest) from None
     if start > end:
         raise NotSupported("comes before start; the range begins with start and ends before end", field="end")
     if start == end:
@@ -147,12 +149,11 @@ def _range(serial: Mapping[str, Any], calendar: Calendar) -> tuple[datetime, dat
             f"is the same as start, so the range is empty; {_shortest_range(calendar, start)}", field="end"
         )
     if not (calendar.fits(start) and calendar.fits(end)):
-        near = " or ".join(
-            f"{_minutes(calendar.wall(low))} to {_minutes(calendar.wall(high))}"
-            for low, high in calendar.nearest_ranges(start, end)
-        )
+        ranges = [tuple(map(calendar.wall, each)) for each in calendar.nearest_ranges(start, end)]
+        near = " or ".join(f"{_minutes(low)} to {_minutes(high)}" for low, high in ranges)
         borders = f"must lie on the borders of a {calendar.levels[0]} in {calendar.zone}"
-        raise NotSupported(f"{borders}; the nearest are {near}", field="start and end")
+        instead = [{"start": low.isoformat(), "end": high.isoformat()} for low, high in ranges]
+        raise NotSupported(f"{borders}; the nearest are {near}", field="start and end", instead=instead)
     return start, end
 
 

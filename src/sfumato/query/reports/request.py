@@ -19,7 +19,7 @@ from datetime import date
 from inspect import Parameter
 from typing import Any, TypedDict, TypeVar
 
-from sfumato.errors import NotSupported, nearest
+from sfumato.errors import NotSupported, find_nearest
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -45,7 +45,9 @@ def report_question(report: str | Mapping[str, Any] | None, keywords: ReportKeyw
     """The question as one object: `report` itself where it is the whole of it, or a report's name and `keywords`."""
     for name in keywords:
         if name not in KEYWORDS:
-            raise TypeError(f"report() got an unexpected keyword argument {name!r}{nearest(name, KEYWORDS)}")
+            near = find_nearest(name, KEYWORDS)
+            hint = f"; did you mean {near}?" if near else ""
+            raise TypeError(f"report() got an unexpected keyword argument {name!r}{hint}")
     given = {name: value for name, value in keywords.items() if value is not None}
     if not isinstance(report, Mapping):
         return {"report": report, **given}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Sequence
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import NotSupported
@@ -15,58 +17,61 @@ from sfumato.query.policy import TablePolicy
 FORM = "SELECT column, COUNT(DISTINCT unit) FROM table WHERE ... GROUP BY column ORDER BY 2 DESC LIMIT 10"
 BARE = "GROUP BY column ORDER BY COUNT(DISTINCT unit) DESC"
 
-LITERALS = "a filter compares a column with literals: =, <>, <, <=, >, >=, IN, BETWEEN, AND, OR, NOT"
-DATE = "write the date: DATE '2026-11-15'"
+LITERALS = "a filter compares: =, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT"
+DATE = "write CURRENT_DATE, which is the day of the data version, or the date: DATE '2026-11-15'"
 ONE_SELECT = f"ask one SELECT at a time; the form is {FORM}"
-SUBQUERY = "a SELECT inside a SELECT has no private form: ask of one table by its name, compare with literal values"
+SUBQUERY = "a SELECT inside a SELECT of rows is not supported yet: ask it first, and compare with literal values"
 _QUOTE = 'if it is the name of a column, write it in "double quotes"'
 
+_JOINS = (
+    "JOIN has no private form here; ask the owner for a view that joins the tables. Released rows can be joined: "
+    "SELECTs in parentheses, and names of WITH"
+)
+
 CLAUSES: dict[str, str] = {
-    "joins": "JOIN has no private form here; ask the owner for a view that joins the tables",
-    "laterals": "JOIN has no private form here; ask the owner for a view that joins the tables",
-    "with_": "WITH has no private form here; ask one SELECT of one table",
-    "having": "HAVING has no private form: it would look at exact counts; take LIMIT k and read the list",
-    "distinct": "SELECT DISTINCT has no private form, but for one column of a public domain and nothing beside it; "
+    **dict.fromkeys(("joins", "laterals"), _JOINS),
+    "with_": "WITH belongs to questions with a count; leave it out",
+    "having": "HAVING filters released counts, and here are none; leave it out",
+    "distinct": "SELECT DISTINCT is not supported yet, but for one column of a public domain and nothing beside it; "
     f"for the largest groups without their counts, {BARE}",
-    "offset": "OFFSET has no private form; a longer LIMIT continues a shorter list and costs only the new rows",
-    "windows": "window functions have no private form",
-    "qualify": "QUALIFY has no private form; take LIMIT k",
+    "offset": "OFFSET is not supported yet here; take LIMIT",
+    "windows": "window functions over exact rows have no private form; over a count they have: RANK() OVER (ORDER BY "
+    "COUNT(DISTINCT unit))",
+    "qualify": "QUALIFY is not supported yet; filter in a SELECT around this one",
     "sample": "TABLESAMPLE has no private form; the noise is the sampling",
 }
 
 STATEMENTS = {
-    "WITH": CLAUSES["with_"],
-    "EXPLAIN": "EXPLAIN has no private form; to know what a question costs, ask for its price: sfumato estimate",
+    "EXPLAIN": "EXPLAIN stands alone before one SELECT and gives its price; nothing is run, so there is no ANALYZE",
 }
 
 # Words of SQL that are no names of columns. Any other unknown word may be a column that needs its quotes.
 _SYNTAX = {
-    *("ALL", "ANY", "CASE", "CUBE", "ELSE", "END", "FETCH", "FILTER", "FOR", "INTERVAL", "INTO", "ON", "OVER", "PIVOT"),
-    *("ROLLUP", "SOME", "THEN", "UNPIVOT", "USING", "VALUES", "WHEN", "WINDOW"),
+    *("ANY", "INTO", "PIVOT", "SOME", "UNPIVOT", "VALUES", "WINDOW"),
 }
 
 _TOKENS = {
-    TokenType.JOIN: CLAUSES["joins"],
-    TokenType.WITH: CLAUSES["with_"],
-    TokenType.HAVING: CLAUSES["having"],
-    TokenType.OFFSET: CLAUSES["offset"],
     TokenType.QUALIFY: CLAUSES["qualify"],
-    TokenType.OVER: CLAUSES["windows"],
     TokenType.TABLE_SAMPLE: CLAUSES["sample"],
     **dict.fromkeys(
-        (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
-        f"{{word}} has no private form; {ONE_SELECT}",
+        (TokenType.EXCEPT, TokenType.INTERSECT), "{word} is not supported yet; UNION ALL joins released rows"
     ),
     **dict.fromkeys(
-        (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.GLOB, TokenType.SIMILAR_TO, TokenType.EXISTS),
-        f"{{word}} has no private form; {LITERALS}",
+        (TokenType.RLIKE, TokenType.GLOB, TokenType.SIMILAR_TO, TokenType.EXISTS),
+        f"{{word}} is not supported yet; {LITERALS}",
     ),
-    TokenType.IS: f"IS has no private form, as rows without a value are left out; {LITERALS}",
     **dict.fromkeys(
-        (TokenType.CURRENT_DATE, TokenType.CURRENT_DATETIME, TokenType.CURRENT_TIME, TokenType.CURRENT_TIMESTAMP),
+        (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS),
+        "{word} is not supported yet; GROUP BY columns by name, and add the released rows up",
+    ),
+    TokenType.UNNEST: "{word} is not supported yet; the days between two dates of a filter have their rows",
+    TokenType.RECURSIVE: "WITH RECURSIVE is not supported yet; WITH without it is",
+    **dict.fromkeys(
+        (TokenType.CURRENT_DATETIME, TokenType.CURRENT_TIME, TokenType.CURRENT_TIMESTAMP),
         f"{{word}} would be another question every time; {DATE}",
     ),
-    TokenType.NULL: "rows without a value are left out, and cannot be asked for; compare with literal values",
+    TokenType.PLACEHOLDER: "a value is missing: give one for each ? in params",
+    TokenType.COLON: "a value is missing: give one for each :name in params",
 }
 
 
@@ -78,6 +83,20 @@ def unknown_token(token: Token) -> str:
         return hint.replace("{word}", word.upper())
     may_be_a_column = re.fullmatch(r"\w+", word) and word.upper() not in _SYNTAX
     return f"{word} is not understood here; {_QUOTE if may_be_a_column else f'the form is {FORM}'}"
+
+
+def unreadable(error: Exception, lines_before: int) -> NotSupported:
+    """The refusal of a text that is no SQL: where it stops being that, and the word or sign there."""
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    line, end, word = found.get("line"), found.get("col"), found.get("highlight") or ""
+    if not isinstance(line, int) or not isinstance(end, int) or "\n" in word:
+        why = ": a text or a name is not closed" if isinstance(error, TokenError) else ""
+        return NotSupported(f"this could not be read as SQL{why}; the form is {FORM}")
+    at = max(line - lines_before, 1), max(end - len(word) + 1, 1)  # a token is found by its last character
+    near = f", near {word[:40]}" if word else ""
+    return NotSupported(
+        f"this could not be read as SQL at line {at[0]}, column {at[1]}{near}; the form is {FORM}", at=at
+    )
 
 
 def check_clauses(select: exp.Select, known: Container[str]) -> None:
@@ -100,6 +119,7 @@ def example(table: TablePolicy, by: Sequence[str] = (), where: str = "") -> str:
     return " ".join(filter(None, clauses))
 
 
+@lru_cache
 def identifier(name: str) -> str:
     """A name as SQL has it: in quotes where it would be read as something else."""
     plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) and sqlglot.tokenize(name)[0].token_type is TokenType.VAR

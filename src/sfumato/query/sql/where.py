@@ -10,9 +10,22 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.errors import NotSupported
+from sfumato.query.expressions.build import value_of
+from sfumato.query.expressions.tree import Applied, Constant, Expression, spell
 from sfumato.query.filters import compare
-from sfumato.query.predicate import EVERYTHING, NOTHING, Predicate, all_of, any_of, negate
-from sfumato.query.sql.refusals import DATE, LITERALS
+from sfumato.query.predicate import (
+    ABOVE,
+    BELOW,
+    EVERYTHING,
+    NOTHING,
+    Cut,
+    In,
+    Predicate,
+    Values,
+    all_of,
+    any_of,
+    negate,
+)
 from sfumato.query.sql.scope import Scope
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
@@ -42,23 +55,73 @@ def read_where(node: exp.Expr, scope: Scope) -> Predicate:
         if column.type != "boolean":
             raise NotSupported(f"{column.name} is not a condition; compare it with something")
         return compare(column, "eq", True)
-    return _comparison(node, scope)
+    return _compare_with_literals(node, scope) or _condition(scope.expression(node), scope)
 
 
-def _comparison(node: exp.Expr, scope: Scope) -> Predicate:
+def _compare_with_literals(node: exp.Expr, scope: Scope) -> Predicate | None:
+    """A column of the policy beside literals, which are read by its type; None for any other condition."""
     if type(node) in _COMPARISONS:
         forwards, backwards = _COMPARISONS[type(node)]
-        if isinstance(node.this, exp.Column):
-            return compare(scope.column(node.this), forwards, _literal(node.expression))
-        return compare(scope.column(node.expression), backwards, _literal(node.this))
-    if isinstance(node, exp.In) and not any(
-        value for clause, value in node.args.items() if clause not in ("this", "expressions")
-    ):
-        return compare(scope.column(node.this), "in", [_literal(value) for value in node.expressions])
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        bounds = [_literal(node.args["low"]), _literal(node.args["high"])]
-        return compare(scope.column(node.this), "between", bounds)
-    raise NotSupported(LITERALS)
+        for column, operator, value in (
+            (node.this, forwards, node.expression),
+            (node.expression, backwards, node.this),
+        ):
+            if isinstance(column, exp.Column) and _is_literal(value):
+                return compare(scope.column(column), operator, _literal(value))
+        return None
+    if not isinstance(node, exp.In | exp.Between) or not isinstance(node.this, exp.Column):
+        return None
+    known = {"this", "expressions", "low", "high"}
+    values = node.expressions if isinstance(node, exp.In) else [node.args["low"], node.args["high"]]
+    if any(value for clause, value in node.args.items() if clause not in known) or not all(map(_is_literal, values)):
+        return None
+    return compare(scope.column(node.this), "in" if isinstance(node, exp.In) else "between", [*map(_literal, values)])
+
+
+def _condition(tree: Expression, scope: Scope) -> Predicate:
+    """A tree that is true or false as a filter: sets of values where it compares with constants."""
+    if isinstance(tree, Constant):
+        if tree.value is None:
+            raise NotSupported(
+                "a comparison with NULL is true of no row; write `column IS NULL`, or compare with literal values"
+            )
+        if tree.type == "boolean":
+            return EVERYTHING if tree.value else NOTHING
+    if tree.type != "boolean":
+        raise NotSupported(f"{spell(tree)[:60]} is not a condition; compare it with something")
+    if isinstance(tree, Applied):
+        if tree.function in ("and", "or"):
+            parts = [_condition(argument, scope) for argument in tree.arguments]
+            return all_of(parts) if tree.function == "and" else any_of(parts)
+        if tree.function == "not":
+            return negate(_condition(tree.arguments[0], scope))
+        if (found := _set_of(tree)) is not None:
+            compared, values = found
+            return In(scope.derived(compared).name, values)
+    return In(scope.derived(tree).name, Values.of(True))
+
+
+def _set_of(tree: Applied) -> tuple[Expression, Values] | None:
+    """What a comparison with constants compares, and the values for which it is true."""
+    if tree.function in ("=", "in"):
+        values = [value for each in tree.arguments[1:] if (value := value_of(each)) is not None]
+        return (tree.arguments[0], Values.of(*values)) if len(values) == len(tree.arguments) - 1 else None
+    if tree.function not in ("<", "<="):
+        return None
+    is_open, (one, other) = tree.function == "<", tree.arguments
+    low, high = value_of(one), value_of(other)
+    if high is not None:
+        return one, Values.between(BELOW, Cut(high, -1 if is_open else 1))
+    return None if low is None else (other, Values.between(Cut(low, 1 if is_open else -1), ABOVE))
+
+
+def _is_literal(node: exp.Expr) -> bool:
+    """Whether `_literal` reads a node, or says what is wrong with it."""
+    if isinstance(node, exp.Paren):
+        return _is_literal(node.this)
+    if isinstance(node, exp.Cast | exp.Neg):
+        return isinstance(node.this, exp.Literal) and not isinstance(node, exp.TryCast)
+    return isinstance(node, exp.Literal | exp.Boolean)
 
 
 def _literal(node: exp.Expr) -> Any:
@@ -73,15 +136,16 @@ def _literal(node: exp.Expr) -> Any:
         return bool(node.this)
     if isinstance(node, exp.Literal):
         return node.this if node.is_string else _number(node.this)
-    words = "a filter compares a column with literal values: text in 'quotes', numbers, TRUE, FALSE, dates"
-    now = isinstance(node, exp.Anonymous) and node.name.casefold() in ("now", "today", "getdate")
-    raise NotSupported(f"{words}; {DATE}" if now else words)
+    raise NotSupported("a filter compares a column with literal values: text in 'quotes', numbers, TRUE, FALSE, dates")
 
 
 def _moment(node: exp.Cast) -> date:
     """DATE '...' and TIMESTAMP '...', in any spelling of the cast; no other cast has a meaning here."""
     kind, text = node.to.this, node.this
-    readers = {exp.DataType.Type.DATE: date.fromisoformat, exp.DataType.Type.TIMESTAMP: datetime.fromisoformat}
+    readers = {
+        exp.DType.DATE: date.fromisoformat,
+        **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ), datetime.fromisoformat),
+    }
     if kind in readers and isinstance(text, exp.Literal) and text.is_string:
         with suppress(ValueError):
             return readers[kind](text.this)

@@ -30,8 +30,8 @@ other people. The hash is xxHash64, which is not cryptographic; among n keys tie
 most about 1 + n / 2^ORDER_BITS. The two numbers may be seen, in the query plans of an engine that computes the order
 itself: they are 128 bits of an HMAC, from which the secret cannot be computed.
 
-The order is part of the name of a release (its `algorithm`): never change it. Every part of it can be computed in SQL,
-so that another engine keeps the same pairs: h by the function `xxhash64` of Spark.
+The order is part of the name of a release (its `algorithm`): never change it. Every part of it can be computed in SQL
+(h by the function `xxhash64` of Spark), and another engine keeps the same pairs.
 """
 
 from sfumato.release.bounding.counting import MAX_KEYS, count_people, fold_pairs, keys_per_person, sum_weights

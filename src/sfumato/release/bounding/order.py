@@ -18,7 +18,7 @@ from sfumato.engines.contributions import BLOCK, CODE_BITS, CodeValues, Distinct
 from sfumato.engines.sorting import sort_words
 from sfumato.errors import InvalidArgument
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.stream import Words, context
+from sfumato.mechanisms.stream import Words64, context
 from sfumato.release.bounding.xxhash import xxhash64
 
 ORDER_BITS = 64 - CODE_BITS
@@ -48,30 +48,30 @@ class KeyOrder:
     def __repr__(self) -> str:
         return "KeyOrder(...)"
 
-    def ranks(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
+    def ranks(self, people: CodeValues, persons: Words64, keys: CodeValues, codes: Words64) -> Words64:
         """h of pairs of codes."""
         hashes = self.pair_hashes(people, persons, keys, codes)
         hashes >>= np.uint64(CODE_BITS)
         return hashes
 
-    def pair_hashes(self, people: CodeValues, persons: Words, keys: CodeValues, codes: Words) -> Words:
+    def pair_hashes(self, people: CodeValues, persons: Words64, keys: CodeValues, codes: Words64) -> Words64:
         """xxhash64(a, b, person, key) of pairs of codes."""
         return xxhash64(people.bits(persons), keys.bits(codes), seed=self._seed)
 
     @cached_property
-    def _seed(self) -> Words:
+    def _seed(self) -> Words64:
         """xxhash64(a, b)."""
         return xxhash64(*(np.array([number], np.uint64) for number in (self.a, self.b)))
 
-    def value_ranks(self, pair_hashes: Words, values: Floats, numbers: Integers) -> Words:
+    def value_ranks(self, pair_hashes: Words64, values: Floats, numbers: Integers) -> Words64:
         """g of values, given the hashes of their pairs."""
         ranks = xxhash64(values.view(np.uint64).copy(), numbers.view(np.uint64).copy(), seed=pair_hashes)
         ranks >>= _HALF
         return ranks
 
 
-def insert_order(words: Words, key_bits: int, people: CodeValues, keys: CodeValues, order: KeyOrder) -> None:
-    """Put h between person and key, block by block so that the arrays stay in the cache."""
+def insert_order(words: Words64, key_bits: int, people: CodeValues, keys: CodeValues, order: KeyOrder) -> None:
+    """Put h between person and key, block by block: the arrays stay in the cache."""
     shift, mask, wider = np.uint64(key_bits), np.uint64((1 << key_bits) - 1), np.uint64(ORDER_BITS)
     for start in range(0, len(words), BLOCK):
         block = words[start : start + BLOCK]

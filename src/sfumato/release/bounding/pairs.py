@@ -26,9 +26,9 @@ import numpy as np
 
 from sfumato.engines.contributions import MAX_VALUE_STEPS, CodedRows, DistinctPairs, Floats, Mask
 from sfumato.engines.sorting import fresh, sort_with_places, sort_words
-from sfumato.errors import InvalidArgument, nearest
+from sfumato.errors import InvalidArgument, find_nearest
 from sfumato.mechanisms.noise import Integers
-from sfumato.mechanisms.stream import Words
+from sfumato.mechanisms.stream import Words64
 from sfumato.release.bounding.order import KeyOrder, are_first
 
 _HALF = np.uint64(32)
@@ -95,7 +95,9 @@ class Pairs:
     def _by_pair(self, column: str) -> Floats:
         """The column's values, pair by pair."""
         if column not in self._columns:
-            raise InvalidArgument("column", f"{column!r} was not asked for{nearest(column, self._columns)}")
+            raise InvalidArgument(
+                "column", f"{column!r} was not asked for", nearest=find_nearest(column, self._columns)
+            )
         return self._columns[column].take(self._moved)
 
     def _values_by_pair(self, column: str) -> tuple[Integers, Floats]:
@@ -132,7 +134,7 @@ class Pairs:
         return self._starts
 
     @cached_property
-    def _hashes(self) -> Words:
+    def _hashes(self) -> Words64:
         """What the order of values knows of each pair's person and key."""
         persons = self._pairs >> np.uint64(self._codes.key_bits)
         return self._order.pair_hashes(self._codes.people, persons, self._codes.keys, self.keys.view(np.uint64))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.mechanisms.stream import Words
+from sfumato.mechanisms.stream import Words64
 
 FIRST_SEED = np.uint64(42)
 
@@ -17,7 +17,7 @@ _P1, _P2, _P3, _P4, _ = map(np.uint64, _PRIMES)
 _P5_AND_LENGTH = np.uint64(_PRIMES[4] + 8)
 
 
-def xxhash64(*columns: Words, seed: Words | np.uint64 = FIRST_SEED) -> Words:
+def xxhash64(*columns: Words64, seed: Words64 | np.uint64 = FIRST_SEED) -> Words64:
     """The hash of each row. Overwrites the columns; one with a single row goes with every row of the next."""
     for column in columns:
         _hash(column, seed)
@@ -25,7 +25,7 @@ def xxhash64(*columns: Words, seed: Words | np.uint64 = FIRST_SEED) -> Words:
     return columns[-1]
 
 
-def _hash(values: Words, seed: Words | np.uint64) -> None:
+def _hash(values: Words64, seed: Words64 | np.uint64) -> None:
     """Replace 64-bit values by their hashes."""
     spare = np.empty_like(values)
     values *= _P2
@@ -41,7 +41,7 @@ def _hash(values: Words, seed: Words | np.uint64) -> None:
     values ^= np.right_shift(values, np.uint64(32), out=spare)
 
 
-def _rotate(values: Words, places: int, spare: Words) -> None:
+def _rotate(values: Words64, places: int, spare: Words64) -> None:
     """Rotate to the left."""
     np.right_shift(values, np.uint64(64 - places), out=spare)
     values <<= np.uint64(places)

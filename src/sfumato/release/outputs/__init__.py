@@ -16,9 +16,11 @@ whatever database or version holds them.
 In Parquet, in CSV and in databases a number that is missing is NULL; in CSV that is an empty field, and as only
 numbers may be missing, an empty field of text is empty text.
 
-A spreadsheet runs a cell of a CSV file that begins with = + - @, a tab or a line break. Text that begins so, after any
-number of apostrophes, gets an apostrophe before it, and the statement says `"formulas": "apostrophe"`. It is taken off
-when the table is read.
+A spreadsheet runs a cell of a CSV file that begins with = + - @ (also in full width), a tab or a line break. Text that
+begins so, after any number of apostrophes, gets an apostrophe before it. So does what follows a semicolon, a tab or a
+line break, where some spreadsheets begin a cell; text with one of these is quoted. The statement then says
+`"formulas": "apostrophe/2"`, and the apostrophes are taken off when the table is read. In files of before it is
+`"apostrophe"`: only the beginning of a cell had one.
 """
 
 from __future__ import annotations

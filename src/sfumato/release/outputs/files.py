@@ -13,6 +13,7 @@ import re
 import secrets
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,16 +36,18 @@ from sfumato.release.outputs.duckdb import fetch
 from sfumato.release.statement import parse_statement, statement_text, statement_types
 from sfumato.release.table import Released
 from sfumato.types import TYPES
+from sfumato.wire.csv_text import is_formula, unescape, unescape_earlier, write_csv
 from sfumato.wire.frames import relation
 
 ROW_GROUP = 122_880
+MAX_WAIT_S = 8.0  # for another process that writes into the same folder
+_PAUSE_S = 0.005
+FOLDER_IN_USE = "another process has locked its folder for too long; if this stays, that process is stuck: end it"
 
-# Text that a spreadsheet would run when it opens a CSV file. Apostrophes before it are counted, so that one more of
-# them can be taken away again.
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
-FORMULAS = {"formulas": "apostrophe"}
-"""What the statement says of a CSV file in which text that begins like a formula has an apostrophe before it."""
+FORMULAS = {"formulas": "apostrophe/2"}
+"""What the statement says of a CSV file in which text that a spreadsheet would run has an apostrophe before it."""
+
+_UNESCAPES = {"apostrophe": unescape_earlier, "apostrophe/2": unescape}
 
 _REASONS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "there is no space left"),
@@ -75,44 +78,28 @@ def from_payload(content: bytes, statement: Mapping[str, Any]) -> Released:
 
 
 def to_csv(released: Released) -> bytes:
-    """The table as CSV. Text that begins like a formula gets an apostrophe, which spreadsheets take for text."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180; with "\n" alone, Python 3.11 leaves "\r" unquoted
-    writer.writerow(map(_escape, released.columns))
-    columns = [
-        map(_escape if kind == "text" else TYPES[kind].to_csv, released.values(name))
-        for name, kind in released.columns.items()
-    ]
-    writer.writerows(zip(*columns, strict=True))
-    return text.getvalue().encode()
-
-
-def _escape(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def _unescape(text: str) -> str:
-    return text[1:] if _ESCAPED.match(text) else text
+    """The table as CSV. Text that a spreadsheet would run gets an apostrophe, which spreadsheets take for text."""
+    return write_csv(released.columns, {name: released.values(name) for name in released.columns})
 
 
 def csv_facts(released: Released) -> Mapping[str, str]:
     """What the statement says of the CSV file of a table, beside its format and its SHA-256."""
     texts = [released.columns, *(released.values(name) for name, kind in released.columns.items() if kind == "text")]
-    return FORMULAS if any(_FORMULA.match(text) for column in texts for text in column) else {}
+    return FORMULAS if any(is_formula(text) for column in texts for text in column) else {}
 
 
 def from_csv(content: bytes, statement: Mapping[str, Any]) -> Released:
     """The table that `to_csv` made into bytes, with the types of the statement, as a CSV file has none."""
     kinds, about = statement_types(statement), statement.get("table")
-    escaped = isinstance(about, Mapping) and about.items() >= FORMULAS.items()
+    mark = about.get("formulas") if isinstance(about, Mapping) else None
     before = csv.field_size_limit(2**31 - 1)  # cells of any length; the limit is the process's, so it is put back
     try:
         rows: Iterable[Sequence[str]] = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
-        header, *rows = ([*map(_unescape, row)] for row in rows) if escaped else rows
+        header, *rows = ([*map(_UNESCAPES[mark], row)] for row in rows) if mark else rows
         columns = {name: kinds.get(name, "text") for name in header}
         cells = zip(*rows, strict=True) if rows else [()] * len(header)
         data = {name: [*map(TYPES[columns[name]].from_csv, cell)] for name, cell in zip(header, cells, strict=True)}
-    except (ValueError, KeyError, csv.Error):
+    except (ValueError, KeyError, TypeError, csv.Error):
         raise InvalidArgument("table", "is not a CSV file with the columns that are stated, or it is damaged") from None
     finally:
         csv.field_size_limit(before)
@@ -180,7 +167,7 @@ class FileTarget(Target):
             _open_folder(self.path) as folder,
         ):
             # A table and its statement go to their places together: no other writer of this folder comes between.
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            _lock(folder)
             if os.path.lexists(self.path) and not overwrite:
                 raise Failed(f"{self.place} {APPEARED}")
             os.replace(first, self._beside)  # noqa: PTH105
@@ -230,6 +217,18 @@ def _hidden(path: Path, content: bytes) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             hidden.unlink(missing_ok=True)
+
+
+def _lock(folder: int) -> None:
+    """Lock a folder. Not for ever: a process that is frozen keeps its lock, and others hold it for two renames only."""
+    until = time.monotonic() + MAX_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise Failed(f"{UNWRITTEN}: {FOLDER_IN_USE}") from None
+        time.sleep(_PAUSE_S)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_NAME = 63
 """The bytes that PostgreSQL keeps of a name."""
 
-Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
+PostgresCursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +76,7 @@ class PostgresTarget(Target):
                 if kind and not overwrite:
                     raise InvalidArgument("out", f"{self.place} {EXISTS}")
 
-    def _schema_name(self, cursor: Cursor, argument: str) -> str:
+    def _schema_name(self, cursor: PostgresCursor, argument: str) -> str:
         """The schema: the one that was named, or the first of the account's search path."""
         [(schema,)] = cursor.execute(
             "SELECT (SELECT nspname::text FROM pg_namespace WHERE nspname = coalesce(%s, current_schema()))",
@@ -87,7 +87,7 @@ class PostgresTarget(Target):
         return str(schema)
 
     @contextmanager
-    def _cursor(self, argument: str) -> Iterator[Cursor]:
+    def _cursor(self, argument: str) -> Iterator[PostgresCursor]:
         """A transaction. The driver's own text is never shown: it may hold an address or a password."""
         try:
             import psycopg
@@ -124,7 +124,7 @@ class PostgresTarget(Target):
         except InvalidArgument as refused:
             raise Failed(f"{UNWRITTEN}: {refused.problem}") from None
 
-    def _make_room(self, cursor: Cursor, schema: str, overwrite: bool) -> None:
+    def _make_room(self, cursor: PostgresCursor, schema: str, overwrite: bool) -> None:
         from psycopg import sql
 
         for name in self._tables:
@@ -133,7 +133,7 @@ class PostgresTarget(Target):
             elif _table_kind(cursor, schema, name):
                 raise Failed(f"{self.place} {APPEARED}")
 
-    def _fill(self, cursor: Cursor, schema: str, released: Released, statement: str) -> None:
+    def _fill(self, cursor: PostgresCursor, schema: str, released: Released, statement: str) -> None:
         from psycopg import sql
 
         table, beside = (sql.Identifier(schema, name) for name in self._tables)
@@ -171,13 +171,13 @@ class PostgresTarget(Target):
 _TYPES_BY_OID = {row.postgres_oid: name for name, row in TYPES.items()}
 
 
-def _fetch(cursor: Cursor, statement: Mapping[str, Any]) -> Released:
+def _fetch(cursor: PostgresCursor, statement: Mapping[str, Any]) -> Released:
     columns = {at.name: _TYPES_BY_OID.get(at.type_code, str(at.type_code)) for at in cursor.description or ()}
     cells = [*zip(*cursor.fetchall(), strict=True)] or [()] * len(columns)
     return Released(columns, dict(zip(columns, cells, strict=True)), statement)
 
 
-def _table_kind(cursor: Cursor, schema: str, name: str) -> str | None:
+def _table_kind(cursor: PostgresCursor, schema: str, name: str) -> str | None:
     """The kind of a relation: r and p are tables. None where there is none."""
     found = cursor.execute(
         "SELECT relkind::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "

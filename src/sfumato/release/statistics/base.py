@@ -11,7 +11,6 @@ proofs/release.md.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,40 +18,18 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.accounting.gaussian import GaussianStep
 from sfumato.engines.contributions import Terms, Totals
+from sfumato.mechanisms.estimates import Floats, Share, total_width
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Integers, Noise, blamed_on
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Pairs
 
-Floats: TypeAlias = NDArray[np.floating[Any]]
-Column: TypeAlias = "Integers | Floats | list[None]"
-
-MISSED = 0.05
-"""How often an interval may miss its number."""
+Series: TypeAlias = "Integers | Floats | list[None]"
 
 PARAMETERS = {"gaussian": "variance", "laplace": "scale"}
 """What the parameter of a law is called in the key of its noise stream. Never change it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a statistic may spend: `rho` for all that one person adds to at most `max_keys` keys.
-
-    With `epsilon`, noise is Laplace noise and all of it is epsilon-DP; `rho` is then at least its zCDP, epsilon^2 / 2.
-    """
-
-    rho: Fraction
-    max_keys: int
-    epsilon: Fraction | None = None
-
-    def noise(self, sensitivity: int, sums: int = 1) -> DiscreteGaussian | DiscreteLaplace:
-        """The law for one of several sums that share equally, where a person moves each by at most `sensitivity`."""
-        if self.epsilon is not None:
-            return DiscreteLaplace(sums * self.max_keys * sensitivity / self.epsilon)
-        return DiscreteGaussian(sums * self.max_keys * sensitivity**2 / (2 * self.rho))
 
 
 class Exact(Protocol):
@@ -157,7 +134,7 @@ class Statistic(ABC):
         """What no rows add."""
 
     @abstractmethod
-    def release(self, exact: Any, size: int, share: Share, rng: Rng) -> dict[str, Column]:
+    def release(self, exact: Any, size: int, share: Share, rng: Rng) -> dict[str, Series]:
         """Its columns, with noise."""
 
     @abstractmethod
@@ -186,7 +163,7 @@ class SummedStatistic(Statistic):
         """For each sum: which pairs add, and how much each."""
 
     @abstractmethod
-    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Series]:
         """Its columns from the noisy sums and the laws of their noise."""
 
     def parts(self, pairs: Pairs, places: Integers, size: int) -> Sums:
@@ -201,7 +178,7 @@ class SummedStatistic(Statistic):
     def nothing(self, size: int) -> Sums:
         return Sums(tuple(np.zeros(size, np.int64) for _ in self.most))
 
-    def release(self, exact: Sums, size: int, share: Share, rng: Rng) -> dict[str, Column]:
+    def release(self, exact: Sums, size: int, share: Share, rng: Rng) -> dict[str, Series]:
         laws = self._laws(share)
         noisy = [
             sums + law.sample(rng.stream(sum=name, **{PARAMETERS[law.family]: law.parameter}), size)
@@ -233,7 +210,7 @@ class SummedStatistic(Statistic):
         return [1.0] * len(self.most)
 
 
-def interval_columns(name: str, values: Column, low: Column, high: Column, deviation: Column) -> dict[str, Column]:
+def interval_columns(name: str, values: Series, low: Series, high: Series, deviation: Series) -> dict[str, Series]:
     """The columns of a statistic, by name."""
     return {name: values, f"{name}_low": low, f"{name}_high": high, f"{name}_deviation": deviation}
 
@@ -255,10 +232,10 @@ class CountStatistic(SummedStatistic):
     def grows(self) -> bool:
         return True
 
-    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Series]:
         """An interval ends at 0, but a noisy count may be below it."""
         [counts], [law] = noisy, laws
-        width = math.ceil(law.deviations(MISSED) * law.deviation)
+        width = total_width(law)
         low, high = np.maximum(counts - width, 0), np.maximum(counts + width, 0)
         deviations = np.full(len(counts), law.deviation)
         return interval_columns(self.names[0], counts, np.minimum(low, counts), high, deviations)

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from sfumato.engines.contributions import Terms
+from sfumato.mechanisms.estimates import find_means
 from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import MISSED, Column, SummedStatistic, interval_columns
+from sfumato.release.statistics.base import Series, SummedStatistic, interval_columns
 from sfumato.release.statistics.expressions import whole
-from sfumato.release.statistics.numeric import ValueStatistic, estimate_mean, ratio_interval
+from sfumato.release.statistics.numeric import ValueStatistic, center_in_sql
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,7 @@ class Mean(ValueStatistic, SummedStatistic):
 
     def terms(self) -> Terms:
         reads, value = self.raw_terms()
-        return Terms((whole(1), self.scale.center_in_sql(value)), reads)
+        return Terms((whole(1), center_in_sql(self.scale, value)), reads)
 
-    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
-        deviations = [law.deviation for law in laws]
-        _, mean, deviation = estimate_mean(noisy, deviations)
-        count, total = (sums.astype(np.float64) for sums in noisy)
-        middle, half = ratio_interval(total, count, deviations[1], deviations[0], laws[0].deviations(MISSED))
-        step, wide = float(self.scale.step), float(self.scale.high - self.scale.low)
-        places = mean, middle - half, middle + half
-        values, low, high = (self.scale.inside(self.scale.middle + step * place) for place in places)
-        ends = np.minimum(low, values), np.maximum(high, values)
-        return interval_columns(self.names[0], values, *ends, np.minimum(step * deviation, wide))
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Series]:
+        return interval_columns(self.names[0], *find_means(noisy, laws, self.scale))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Self
 
-import numpy as np
 from sqlglot import exp
 
 from sfumato.accounting.numbers import Number, rational, whole
 from sfumato.engines.contributions import PairTotals, PairValues
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.estimates import Floats, Scale
 from sfumato.mechanisms.noise import Integers
 from sfumato.release.bounding import Pairs
 from sfumato.release.guarantee import as_written
 from sfumato.release.statistics import expressions as sql
-from sfumato.release.statistics.base import Floats, Statistic
+from sfumato.release.statistics.base import Statistic
 
 STEPS = 2**20
 """So many steps lie between the bounds, unless a step is given."""
@@ -29,64 +27,18 @@ MAX_STEPS = 2**30
 MAX_VALUES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Public bounds, and the step in which values between them are counted."""
+def center_in_sql(scale: Scale, value: exp.Expr) -> exp.Expr:
+    """`Scale.center` in SQL."""
+    inside = sql.clip(value, sql.double(float(scale.low)), sql.double(float(scale.high)))
+    steps = sql.steps_from(inside, scale.middle, float(scale.step))
+    return sql.clip(steps, sql.whole(-scale.reach), sql.whole(scale.reach))
 
-    low: Fraction
-    high: Fraction
-    step: Fraction
 
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The bounds in whole steps from zero."""
-        return math.floor(self.low / self.step), math.ceil(self.high / self.step)
-
-    @property
-    def reach(self) -> int:
-        """How far a value can be from the middle, in whole steps."""
-        return math.ceil((self.high - self.low) / (2 * self.step))
-
-    @property
-    def middle(self) -> float:
-        """Halfway, in whole steps from the lower bound: of 0 and 1 in steps of 1, neither may be half a step away."""
-        return float(self.low + math.ceil((self.high - self.low) / self.step) // 2 * self.step)
-
-    def center(self, values: Floats) -> Integers:
-        """Values as whole steps from the middle, clamped to the bounds."""
-        inside = np.clip(values, float(self.low), float(self.high))
-        steps: Integers = np.rint((inside - self.middle) / float(self.step)).astype(np.int64)
-        return np.clip(steps, -self.reach, self.reach)
-
-    def center_in_sql(self, value: exp.Expr) -> exp.Expr:
-        inside = sql.clip(value, sql.double(float(self.low)), sql.double(float(self.high)))
-        steps = sql.steps_from(inside, self.middle, float(self.step))
-        return sql.clip(steps, sql.whole(-self.reach), sql.whole(self.reach))
-
-    @property
-    def points(self) -> int:
-        """How many points there are from the lower bound up, a step apart, within the bounds."""
-        return math.floor((self.high - self.low) / self.step) + 1
-
-    def places(self, values: Floats) -> Integers:
-        """The number of the point that is nearest to each value."""
-        inside = self.inside(values) - float(self.low)
-        places: Integers = np.rint(inside / float(self.step)).astype(np.int64)
-        return np.clip(places, 0, self.points - 1)
-
-    def place_in_sql(self, value: exp.Expr) -> exp.Expr:
-        inside = sql.clip(value, sql.double(float(self.low)), sql.double(float(self.high)))
-        steps = sql.steps_from(inside, float(self.low), float(self.step))
-        return sql.clip(steps, sql.whole(0), sql.whole(self.points - 1))
-
-    def at(self, places: Integers) -> Floats:
-        """The values of points. Over a whole denominator: 35 steps of 0.01 are 0.35, and not 0.35000000000000003."""
-        step = self.step if self.step.denominator < 2**53 else Fraction(float(self.step))
-        above = float(self.low * step.denominator) + places * float(step.numerator)
-        return self.inside(above / step.denominator)
-
-    def inside(self, values: Floats) -> Floats:
-        return np.clip(values, float(self.low), float(self.high))
+def place_in_sql(scale: Scale, value: exp.Expr) -> exp.Expr:
+    """`Scale.places` in SQL."""
+    inside = sql.clip(value, sql.double(float(scale.low)), sql.double(float(scale.high)))
+    steps = sql.steps_from(inside, float(scale.low), float(scale.step))
+    return sql.clip(steps, sql.whole(0), sql.whole(scale.points - 1))
 
 
 @dataclass(frozen=True)
@@ -202,24 +154,3 @@ class ValueStatistic(Numeric):
 
     def raw_terms(self) -> tuple[PairValues, exp.Expr]:
         return PairValues(self.column, self.values), sql.column(sql.VALUE)
-
-
-def estimate_mean(noisy: Sequence[Integers], deviations: Sequence[float]) -> tuple[Floats, Floats, Floats]:
-    """The count that is divided by, the mean and its deviation (to first order in the noise)."""
-    people = np.maximum(noisy[0], 1).astype(np.float64)
-    mean = noisy[1] / people
-    return people, mean, np.hypot(deviations[1], mean * deviations[0]) / people
-
-
-def ratio_interval(
-    total: Floats, count: Floats, of_total: Floats | float, of_count: float, z: float
-) -> tuple[Floats, Floats]:
-    """Fieller's interval: all r for which total - r * count is within z of its deviations from 0.
-
-    Its middle, and half of its width, which is infinite where the count is not clear of 0.
-    """
-    square = count**2 - (z * of_count) ** 2
-    certain = (square > 0) & (count > 0)
-    square = np.where(certain, square, 1.0)
-    half = z * np.sqrt(square * of_total**2 + (of_count * total) ** 2) / square
-    return np.where(certain, total * count / square, 0.0), np.where(certain, half, np.inf)

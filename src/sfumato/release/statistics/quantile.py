@@ -15,15 +15,16 @@ from sfumato.accounting.gaussian import GaussianStep
 from sfumato.accounting.numbers import Number
 from sfumato.engines.contributions import Terms, Totals
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.estimates import Share
 from sfumato.mechanisms.noise import Integers, blamed_on
 from sfumato.mechanisms.quantile_tree import QuantileTree, best_height
 from sfumato.mechanisms.quantiles import MAX_OFFSET, MAX_PARTS, Grid, QuantileChoice, checked_quantile
 from sfumato.mechanisms.random import Rng
 from sfumato.release.bounding import Pairs
 from sfumato.release.guarantee import as_written
-from sfumato.release.statistics.base import Column, Share, interval_columns, sum_by_place
+from sfumato.release.statistics.base import Series, interval_columns, sum_by_place
 from sfumato.release.statistics.expressions import whole
-from sfumato.release.statistics.numeric import ValueStatistic
+from sfumato.release.statistics.numeric import ValueStatistic, place_in_sql
 
 MAX_QUANTILES = 20
 FINE_STEPS = 10**5
@@ -140,15 +141,15 @@ class Quantile(ValueStatistic):
 
     def terms(self) -> Terms:
         reads, value = self.raw_terms()
-        return Terms((whole(1),), reads, self.scale.place_in_sql(value))
+        return Terms((whole(1),), reads, place_in_sql(self.scale, value))
 
     def exact(self, totals: Totals, size: int) -> ValueCounts:
         codes = totals.places * self.grid.points + totals.points
         return ValueCounts.of(self.grid.points, codes, totals.amounts[0])
 
-    def release(self, exact: ValueCounts, size: int, share: Share, rng: Rng) -> dict[str, Column]:
+    def release(self, exact: ValueCounts, size: int, share: Share, rng: Rng) -> dict[str, Series]:
         histogram = size, exact.codes, exact.counts
-        columns: dict[str, Column] = {}
+        columns: dict[str, Series] = {}
         if self.by_tree:
             found = self._tree(share).release(*histogram, self._parts, rng)
             arrays = map(self.scale.at, (found.values, found.low, found.high))

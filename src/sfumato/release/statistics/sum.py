@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,9 +12,10 @@ from sqlglot import exp
 
 from sfumato.engines.contributions import MAX_VALUE_STEPS, PairTotals, Terms
 from sfumato.errors import InvalidArgument
+from sfumato.mechanisms.estimates import Floats, total_width
 from sfumato.mechanisms.noise import Integers, Noise
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import MISSED, Column, Floats, SummedStatistic, interval_columns
+from sfumato.release.statistics.base import Series, SummedStatistic, interval_columns
 from sfumato.release.statistics.expressions import DOUBLE, TOTAL, clip, column, double, whole
 from sfumato.release.statistics.numeric import Numeric
 
@@ -79,8 +79,8 @@ class Sum(Numeric, SummedStatistic):
     def _units(self) -> Sequence[float]:
         return [float(self.scale.step)]
 
-    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Column]:
+    def estimate(self, noisy: Sequence[Integers], laws: Sequence[Noise]) -> dict[str, Series]:
         [step], [law] = self._units, laws
         totals, deviation = noisy[0] * step, law.deviation * step
-        width = math.ceil(law.deviations(MISSED) * law.deviation) * step  # in whole steps, as the noise is
+        width = total_width(law) * step  # in whole steps, as the noise is
         return interval_columns(self.names[0], totals, totals - width, totals + width, np.full(len(totals), deviation))

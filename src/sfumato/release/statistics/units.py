@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from sfumato.accounting.gaussian import GaussianStep
 from sfumato.engines.contributions import Terms
+from sfumato.mechanisms.estimates import Share
 from sfumato.release.bounding import Pairs
-from sfumato.release.statistics.base import CountStatistic, Share
+from sfumato.release.statistics.base import CountStatistic
 from sfumato.release.statistics.expressions import whole
 
 

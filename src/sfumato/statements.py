@@ -1,0 +1,102 @@
+"""Statements with several cores: one answer and one estimate, made of those of the cores.
+
+    reserve all, or none ──► answer each, on the one paid path ──► combine their released rows
+
+Each core has its own price, digest, draw and receipt, as if it were asked alone. What fails between two of them leaves
+the others reserved: asking again costs no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import date, datetime
+
+from sfumato.accounting import Charge, total_charge
+from sfumato.answer import PlannedRequest
+from sfumato.errors import Conflict
+from sfumato.ledger import Debit, Ledger
+from sfumato.show.text import join_words
+from sfumato.wire import Answer, ChargeRange, Estimate, Note, Receipt, note
+from sfumato.wire import notes as codes
+
+CHANGED = "the policy has changed what this statement means; its parts can still be recalled by their digests"
+
+
+def join_answers(planned: PlannedRequest, answers: Sequence[Answer]) -> Answer:
+    """The answer to a statement from the answers to its cores. It costs nothing beyond these."""
+    shape = planned.shape
+    if shape is None or [each.columns for each in answers] != [dict(each.columns) for each in shape.statement.cores]:
+        raise Conflict(CHANGED)
+    rows = shape.combine([each.rows for each in answers])
+    notes: list[Note] = [each for answer in answers for each in answer.notes]
+    if shape.noisy and any(each.receipt.error95 for each in answers):
+        notes.append(note(codes.NO_INTERVAL, columns=join_words(shape.noisy)))
+    return Answer(
+        columns={**shape.columns},
+        rows=rows,
+        stopped=any(each.stopped for each in answers),
+        receipt=join_receipts([each.receipt for each in answers]),
+        notes=[*dict.fromkeys([*notes, *planned.notes])],
+    )
+
+
+def join_receipts(parts: Sequence[Receipt]) -> Receipt:
+    """The receipt of a statement with these cores. Where one value cannot be that of all, the parts have it."""
+    return Receipt(
+        mechanism=_each([part.mechanism for part in parts], " + "),
+        unit=_each([part.unit for part in parts]),
+        error95={},
+        data_version=_each([part.data_version for part in parts]),
+        digest=join_digests([part.digest for part in parts]),
+        charge=total_charge(part.charge for part in parts),
+        left=parts[-1].left,
+        resets=_first([part.resets for part in parts]),
+        repeat=all(part.repeat for part in parts),
+        pays_again=_first([part.pays_again for part in parts]),
+        parts=[*parts],
+    )
+
+
+def join_digests(digests: Sequence[str]) -> str:
+    """The digest of a statement with several cores: the hash of theirs, in a line each."""
+    return f"sha256:{hashlib.sha256(chr(10).join(digests).encode()).hexdigest()}"
+
+
+def join_estimates(planned: PlannedRequest, parts: Sequence[Estimate], ledger: Ledger, now: datetime) -> Estimate:
+    """What a statement with several cores would cost: all of them."""
+    least, worst = [part.charge.least for part in parts], [part.charge.worst for part in parts]
+    charge = ChargeRange(total_charge(least), total_charge(worst))
+    return Estimate(
+        mechanism=_each([part.mechanism for part in parts], " + "),
+        charge=charge,
+        error95={},
+        left=parts[0].left,
+        answers_left=count_answers([part.debit for part in planned.parts], charge.worst, ledger, now),
+        notes=[*dict.fromkeys([*(each for part in parts for each in part.notes), *planned.notes])],
+        parts=[*parts],
+    )
+
+
+def count_answers(debits: Sequence[Debit], price: Charge, ledger: Ledger, now: datetime) -> int | None:
+    """How many answers of a price fit into what is left of all accounts that pay; None for any number."""
+    accounts = {account.name: account for debit in debits for account in debit.accounts}.values()
+    enforced = [account for account in accounts if account.budget.mode == "enforce"]
+    standings = ledger.standings(enforced, now) if price else ()
+    return min((_times(standing.left, price) for standing in standings), default=None)
+
+
+def _times(left: Charge, price: Charge) -> int:
+    """How often a price fits into what is left."""
+    pairs = (left.information, price.information), (left.calls, price.calls)
+    return min(max(int(amount // each), 0) for amount, each in pairs if each)
+
+
+def _each(values: Sequence[str], between: str = ", ") -> str:
+    """The values, each once."""
+    return between.join(dict.fromkeys(values))
+
+
+def _first(days: Sequence[date | None]) -> date | None:
+    """The first of some days; None where there is none."""
+    return min((day for day in days if day is not None), default=None)

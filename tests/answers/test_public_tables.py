@@ -1,0 +1,155 @@
+"""Public tables in a configuration: how they are read, who may join them, and where they are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sfumato.errors import ConfigError, NotSupported
+from sfumato.ledger.policy_trail import settings_in_force
+from sfumato.session import Session
+from tests.helpers.worlds import NOW, World, new_world
+
+PUBLIC = """
+[tables.articles]
+public = true
+engine = "local"
+source = "articles"
+key = "article"
+{more}
+"""
+JOINED = "FROM engagements JOIN articles USING (article)"
+
+
+def change(world: World, *statements: str) -> None:
+    with duckdb.connect(str(world.folder / "rows.duckdb")) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def new_public_world(folder: Path, *, more: str = "", text: str = "") -> World:
+    world = new_world(folder)
+    change(
+        world,
+        "CREATE TABLE articles AS SELECT 'article-' || i AS article, "
+        "CASE i % 3 WHEN 0 THEN 'pets' WHEN 1 THEN 'tax' END AS topic, i AS length FROM range(30) AS rows (i)",
+    )
+    path = world.folder / "sfumato.toml"
+    path.write_text(path.read_text() + PUBLIC.format(more=more) + text)
+    return world
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Iterator[Session]:
+    with new_public_world(tmp_path / "world").open() as session:
+        yield session
+
+
+def test_an_answer_has_the_names_of_the_statement_and_its_repeat_is_free(public: Session):
+    first = public.ask(f"SELECT topic, members {JOINED} GROUP BY topic", analyst="anna")
+    assert [*first.columns] == ["topic", "members"]
+    assert {row["topic"] for row in first.rows} == {"pets", "tax"}
+    again = public.ask(
+        f"SELECT a.topic AS t, members AS people {JOINED.replace('articles', 'articles a')} GROUP BY t", analyst="anna"
+    )
+    assert again.receipt.repeat
+    assert {row["t"]: row["people"] for row in again.rows} == {row["topic"]: row["members"] for row in first.rows}
+    [question] = public.questions("anna").rows
+    assert "lookup(article, articles.topic)" in question.sql
+    assert public.ask(question.request, analyst="anna").receipt.repeat
+    assert public.ask(question.sql, analyst="anna").receipt.repeat
+
+
+def test_public_tables_are_told_of_and_do_not_count_people(public: Session):
+    [told] = public.tables("anna").public
+    assert (told.table, told.key, [each["name"] for each in told.columns]) == (
+        "articles",
+        "article",
+        ["article", "topic", "length"],
+    )
+    assert "public, the key" in str(public.tables())
+    described = public.ask("DESCRIBE articles", analyst="anna").rows
+    assert [row["column_name"] for row in described] == ["article", "topic", "length"]
+    assert {"name": "articles"} in public.ask("SHOW TABLES", analyst="anna").rows
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'articles'"
+    assert len(public.ask(columns, analyst="anna").rows) == 3
+    empty = public.ask(f"SELECT topic, members {JOINED} GROUP BY topic LIMIT 0", analyst="anna")
+    assert (empty.columns, empty.rows) == ({"topic": "text", "members": "integer"}, [])
+    with pytest.raises(NotSupported, match="is a public table"):
+        public.ask({"type": "total", "table": "articles", "measure": "members"}, analyst="anna")
+
+
+@pytest.mark.parametrize(
+    ("more", "statement", "problem"),
+    [
+        ("", "INSERT INTO articles VALUES ('article-3', 'more', 1)", "tables.articles.key: article is not unique"),
+        ("", "ALTER TABLE articles RENAME article TO item", "tables.articles.key: article is not in the table"),
+        ("", "ALTER TABLE articles ALTER article TYPE BLOB", "tables.articles.key: must hold"),
+        ("privacy_unit = 'article'", "SELECT 1", "tables.articles.privacy_unit"),
+        ("measures = { n = { count = 'rows' } }", "SELECT 1", "tables.articles.measures"),
+        ("columns = { size = { type = 'integer' } }", "SELECT 1", "tables.articles.columns.size"),
+    ],
+)
+def test_a_public_table_that_does_not_fit_is_refused_at_the_start(
+    tmp_path: Path, more: str, statement: str, problem: str
+):
+    world = new_public_world(tmp_path / "world", more=more)
+    change(world, statement)
+    with pytest.raises(ConfigError) as refused:
+        world.open()
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("source", ["engagements", "ENGAGEMENTS"])
+def test_a_table_of_people_cannot_be_public(tmp_path: Path, source: str):
+    world = new_public_world(tmp_path / "world")
+    path = world.folder / "sfumato.toml"
+    path.write_text(
+        path.read_text().replace('source = "articles"\nkey = "article"', f'source = "{source}"\nkey = "article"')
+    )
+    with pytest.raises(ConfigError, match="table about people"):
+        world.open()
+
+
+def test_rights_are_about_tables_of_people(tmp_path: Path):
+    text = """
+[analysts.rita]
+budget = "partner"
+tables = ["engagements"]
+where = "region = 'emea'"
+"""
+    world = new_public_world(tmp_path / "world", text=text)
+    with world.open() as session:
+        counted = session.ask(f"SELECT members {JOINED}", analyst="rita")
+        assert counted.has_note("own-rows")
+        assert (
+            session.ask(f"SELECT members {JOINED} WHERE region = 'emea'", analyst="anna").receipt.digest
+            == counted.receipt.digest
+        )
+    path = world.folder / "sfumato.toml"
+    path.write_text(path.read_text().replace('tables = ["engagements"]', 'tables = ["engagements", "articles"]'))
+    with pytest.raises(ConfigError, match="articles is public, and needs no right"):
+        world.open()
+
+
+def test_a_new_version_of_a_public_table_is_read_and_makes_another_question(tmp_path: Path):
+    world = new_public_world(tmp_path / "world", more='version = "daily"')
+    sql, digests = f"SELECT topic, members {JOINED} GROUP BY topic", []
+    for days in (0, 0, 1):
+        if days:
+            change(world, "UPDATE articles SET topic = 'cars' WHERE topic = 'tax'")
+        with world.open(NOW + timedelta(days=days)) as session:
+            answer = session.ask(sql, analyst="anna")
+            digests.append(answer.receipt.digest)
+    assert digests[0] == digests[1] != digests[2]
+    assert {row["topic"] for row in answer.rows} == {"pets", "cars"}
+
+
+def test_what_is_public_is_part_of_the_policy_trail(public: Session):
+    settings = settings_in_force(public.config)
+    assert settings["tables.articles.public"] == "true"
+    assert settings["tables.articles.key"] == "article"
