@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, cast
 
 import numpy as np
@@ -98,16 +99,20 @@ def _rows(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> I
     keys = ("start", "end", request.attribute or "", *numbers)
     for at, step in enumerate(planned.steps):
         start, end = (wall_time(policy, moment) for moment in step)
-        counts = [
-            [count if count >= policy.min_count else None for count in array[at, places].tolist()]
-            for array in numbers.values()
-        ]
+        counts = [_hide_small(array[at, places], policy.min_count) for array in numbers.values()]
         if request.attribute is None:
             yield dict(zip(("start", "end", *numbers), (start, end, *(each[0] for each in counts)), strict=True))
             continue
-        for label, *shown in zip(labels, *counts, strict=True):
-            if shown.count(None) < len(shown):
-                yield dict(zip(keys, (start, end, label, *shown), strict=True))
+        for cells in zip(repeat(start), repeat(end), labels, *counts, strict=False):
+            if cells.count(None) < len(counts):  # a label is never None
+                yield dict(zip(keys, cells, strict=True))
+
+
+def _hide_small(counts: NDArray[np.int64], least: int) -> list[int | None]:
+    shown: list[int | None] = counts.tolist()
+    for at in np.flatnonzero(counts < least).tolist():
+        shown[at] = None
+    return shown
 
 
 def _places(planned: PlannedReport, numbers: Mapping[str, NDArray[np.int64]]) -> list[int]:

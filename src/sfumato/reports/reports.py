@@ -206,11 +206,11 @@ class Reports:
     def _fetch_cells(self, planned: PlannedReport, account: str, now: datetime) -> tuple[dict[Place, Seal], bool]:
         """The stored cells behind a question, after drawing those that are missing; and whether none was missing."""
         cells = self._cells[planned.request.policy.name]
-        name = f"{planned.digest({})} {len(planned.numbers.spans)}"  # more of them when a longer range is complete
         seals = cells.read(planned.blocks)
         new = sum(len(cells.missing(block, seals)) for block in planned.blocks)
         if not new:
             return seals, True
+        name = f"{planned.digest({})} {len(planned.numbers.spans)}"  # more of them when a longer range is complete
         self.quota.take(account, new, now)
         with self._flights.lock(name) as waited:
             if waited:  # another thread has drawn the same cells meanwhile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
 
@@ -169,6 +169,14 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
             raise LedgerFailed(DAMAGED) from None
 
 
+def _read_moments(rows: AnswerRows, column: str, read: Callable[[Any], Any]) -> None:
+    """Turn the texts of a column into moments, in place. Rows come from JSON, with texts, or are made with moments."""
+    if isinstance(next((row[column] for row in rows if row[column] is not None), None), str):
+        for row in rows:
+            if isinstance(row[column], str):
+                row[column] = read(row[column])
+
+
 class Answer(Record, frozen=True, kw_only=True):
     """A private answer. Everything in it may leave.
 
@@ -183,15 +191,11 @@ class Answer(Record, frozen=True, kw_only=True):
     notes: list[Note] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        names = self.columns.keys()
-        for row in self.rows:
-            if row.keys() != names:
-                raise ValueError("the rows of an answer have its columns")
+        if not all(map(self.columns.keys().__eq__, map(dict.keys, self.rows))):
+            raise ValueError("the rows of an answer have its columns")
         for name, kind in self.columns.items():
             if issubclass(TYPES[kind].python, date):  # a cell of another type is itself
-                for row in self.rows:
-                    if isinstance(row[name], str):
-                        row[name] = TYPES[kind].from_json(row[name])
+                _read_moments(self.rows, name, TYPES[kind].from_json)
 
     @property
     def measure(self) -> str | None:
