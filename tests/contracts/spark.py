@@ -22,13 +22,14 @@ from tests.contracts.decimals import DecimalsContract
 from tests.contracts.engine import TABLE
 from tests.helpers.aggregating import request_of, run
 from tests.helpers.duckdb_tables import write
+from tests.helpers.repeats import repeats
 
 
 class Files:
     """A Parquet file for each table, and an engine at `url` that reads it."""
 
     url: ClassVar[str]
-    patience_s: ClassVar[float] = 20
+    patience_s: ClassVar[float] = repeats(10, 20)
     folder: ClassVar[Path]
     numbers: ClassVar[Iterator[int]]
 
