@@ -19,7 +19,7 @@ from tests.helpers.worlds import World
 
 TOP_SQL = "SELECT article, members FROM engagements GROUP BY article ORDER BY members DESC LIMIT 5"
 REGIONS_SQL = "SELECT region, members FROM engagements GROUP BY region"
-PAGES = ("/tables", "/ask", "/ask?way=sql", "/ask?table=engagements", "/history", "/budget", "/sign-in")
+PAGES = ("/tables", "/ask", "/ask?way=sql", "/ask?table=engagements", "/history", "/budget", "/sign-in", "/reports")
 
 
 def check_markup(page: Page) -> None:
@@ -113,7 +113,7 @@ class TestRoles:
         hidden = {
             "anna": set(),
             "omar": set(),
-            "axel": {("POST", "/answers")},
+            "axel": {("POST", "/answers"), ("GET", "/reports")},
             "rita": {
                 ("GET", "/ask"),
                 ("POST", "/ask"),
@@ -124,7 +124,10 @@ class TestRoles:
         }[analyst]
         nothing = {("GET", "/answers/" + "0" * 64), ("GET", "/answers/" + "0" * 64 + "/rows.csv")}
         for method, path in (
-            *(("GET", path) for path in ("/tables", "/ask", "/ask/words", "/history", "/history.csv", "/budget")),
+            *(
+                ("GET", path)
+                for path in ("/tables", "/ask", "/ask/words", "/history", "/history.csv", "/budget", "/reports")
+            ),
             *(("POST", path) for path in ("/ask", "/ask/price", "/answers", "/history")),
             *nothing,
         ):
@@ -139,7 +142,8 @@ class TestRoles:
         browser = Browser(shared)
         page = browser.sign_in(shared.key(analyst))
         links = [link["href"] for link in page.find("nav")[0].find("a")]
-        assert links == (["/tables", "/budget"] if analyst == "rita" else ["/tables", "/ask", "/history", "/budget"])
+        asked = [] if analyst == "rita" else ["/ask", "/history"]
+        assert links == ["/tables", *asked, "/budget", *(["/reports"] if analyst != "axel" else [])]
         assert bool(page.find("meter")) is (analyst != "rita")
         assert all(browser.get(link).status == 200 for link in links)
 
@@ -502,4 +506,6 @@ def test_a_stored_total_of_the_api_is_a_page(anna: Browser) -> None:
 def test_the_package_has_every_template_and_file() -> None:
     folder = Path(__file__).parents[2] / "src" / "sfumato" / "web"
     assert {each.name for each in (folder / "static").iterdir()} == {"console.css", "console.js"}
-    assert len([*(folder / "templates").glob("*.html")]) == 9
+    texts = [each.read_text("utf-8") for each in (*folder.glob("*.py"), *(folder / "templates").iterdir())]
+    named = {name for text in texts for name in re.findall(r'"(\w+\.html)"', text)}
+    assert {each.name for each in (folder / "templates").glob("*.html")} == named

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from msgspec.structs import replace as replace_fields
 from starlette.requests import Request
@@ -26,7 +26,7 @@ from sfumato.service.reply import Readiness, budget_headers, json_reply, retry_a
 from sfumato.service.reply_cache import CachedReply, ReplyCache
 from sfumato.service.telemetry import CallRecord, Telemetry
 from sfumato.session import Session, SessionPart
-from sfumato.wire import Answer, KeyInfo, Me, Record
+from sfumato.wire import Answer, KeyInfo, Me, Record, Report
 
 ANSWERS = "/v1/answers"
 REPORT_EXAMPLE = '{"statistics": ["clicks"], "start": "2026-10-01", "end": "2026-11-01"}'
@@ -188,9 +188,12 @@ class Calls:
         media = call.media
         request = read_object(call.body, REPORT_EXAMPLE)
         read_idempotency_key(call.key)
-        report = self.session.report(request, analyst=call.analyst)
+        return answer_reply(self.query_report(call.caller, request), media)
+
+    def query_report(self, caller: Authenticated, question: Mapping[str, Any]) -> Report:
+        report = self.session.report(question, analyst=caller.analyst)
         self._telemetry.count_report(repeat=report.receipt.repeat)
-        return answer_reply(report, media)
+        return report
 
     def recall(self, call: ApiCall) -> Response:
         media, session, digest = call.media, self.session, call.part("digest")

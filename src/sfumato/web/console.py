@@ -30,7 +30,7 @@ from sfumato.service.pools import STRANGER, Pool
 from sfumato.service.reply import retry_after
 from sfumato.service.server import create_worker as create_service_worker
 from sfumato.service.telemetry import CallRecord, locate
-from sfumato.web import answer_pages, pages, question_pages
+from sfumato.web import answer_pages, pages, question_pages, report_pages
 from sfumato.web.asking import Fields
 from sfumato.web.frame import PageCall
 from sfumato.web.rendering import HEADERS, SCRIPT, STYLE, render
@@ -70,6 +70,10 @@ PAGES = (
     PageRoute("/history", pages.show_history, method="POST"),
     PageRoute("/history.csv", pages.save_history),
     PageRoute("/budget", pages.show_budget),
+    PageRoute("/reports", report_pages.show_reports, "report"),
+    PageRoute("/reports/{name}", report_pages.show_report, "report", "report"),
+    PageRoute("/reports/{name}/entities", report_pages.find_entities, "report"),
+    PageRoute("/reports/{name}/{file}", report_pages.save_report, "report", "report"),
 )
 
 

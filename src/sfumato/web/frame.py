@@ -25,6 +25,7 @@ LINKS: tuple[tuple[str, str, Right], ...] = (
     ("/ask", "Ask", "estimate"),
     ("/history", "History", "recall"),
     ("/budget", "Budget", "read"),
+    ("/reports", "Reports", "report"),
 )
 
 

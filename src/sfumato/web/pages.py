@@ -25,7 +25,13 @@ def show_start(call: PageCall) -> Response:
 def show_tables(call: PageCall) -> Response:
     tables = call.session.tables(call.analyst, role=call.caller.principal.role)
     return call.page(
-        "tables.html", "Tables", here="/tables", tables=tables.rows, reports=tables.reports, can_ask=call.may("ask")
+        "tables.html",
+        "Tables",
+        here="/tables",
+        tables=tables.rows,
+        reports=tables.reports,
+        can_ask=call.may("ask"),
+        can_report=call.may("report"),
     )
 
 

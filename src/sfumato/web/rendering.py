@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sfumato.show import figure, heading, key_label, visible
 from sfumato.show.palette import DARK, LIGHT, stylesheet
+from sfumato.show.text import describe_report_promise
 from sfumato.wire.base import Cell
 
 POLICY = (
@@ -84,6 +85,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"visible": visible, "label": key_label, "heading": heading, "figure": figure, "cell": _cell}
+    environment.filters["promise"] = describe_report_promise
     environment.globals |= {"style": STYLE.path, "script": SCRIPT.path}
     return environment
 

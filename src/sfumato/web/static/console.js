@@ -281,7 +281,7 @@ if (picture) {
     await image.decode();
     const canvas = make("canvas", "", { width: 2 * image.width, height: 2 * image.height });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    const link = make("a", "", { href: canvas.toDataURL("image/png"), download: "answer.png" });
+    const link = make("a", "", { href: canvas.toDataURL("image/png"), download: `${picture.dataset.picture || "answer"}.png` });
     link.click();
   });
   picture.after(button);
@@ -308,4 +308,49 @@ for (const table of all("table[data-sortable]")) {
       body.append(...(rises ? rows : rows.reverse()));
     });
   });
+}
+
+// -- the entities of a report: arrow keys, and names while they are typed --
+
+const tree = one("[data-tree]");
+if (tree) {
+  const OPENED = "sfumato-opened", finder = one("[data-find]"), list = one("[data-found]");
+  if (sessionStorage.getItem(OPENED)) one("[aria-current]", tree)?.focus();
+  sessionStorage.removeItem(OPENED);
+  tree.addEventListener("keydown", (event) => {
+    const links = all("a", tree), place = links.indexOf(event.target), item = event.target.closest("li");
+    if (place < 0 && !(event.target === finder && event.key === "ArrowDown")) return;
+    const next = {
+      ArrowDown: links[place + 1], ArrowUp: links[place - 1] ?? finder, Home: links[0], End: links.at(-1),
+      ArrowRight: item && one("ul a", item), ArrowLeft: one("a", item?.parentElement.closest("li") ?? make("p", "")),
+    }[event.key];
+    const opens = event.key === "ArrowRight" && !next && event.target.hasAttribute("data-opens");
+    if (opens) { sessionStorage.setItem(OPENED, "yes"); event.target.click(); }
+    next?.focus();
+    if (opens || next) event.preventDefault();
+  });
+
+  let looking = null, pause = 0;
+  const look = async () => {
+    looking?.abort();
+    looking = new AbortController();
+    if (!finder.value) return list.replaceChildren();
+    try {
+      const sent = `${finder.dataset.find}&${new URLSearchParams({ find: finder.value })}`;
+      const reply = await fetch(sent, { signal: looking.signal });
+      if (!reply.ok) return;
+      const { rows } = await reply.json(), found = make("ul", "", { class: "found" });
+      for (const row of rows) {
+        const line = make("li", ""), link = make("a", `${row.level} `, { href: row.address });
+        link.append(make("bdi", row.name));
+        line.append(link);
+        if (row.above) line.append(make("span", ` of ${row.above}`, { class: "note" }));
+        found.append(line);
+      }
+      if (!rows.length) found.append(make("li", "None of yours begins with this.", { class: "note" }));
+      list.replaceChildren(found);
+      say(`${rows.length} found`);
+    } catch (error) { if (error.name !== "AbortError") throw error; }
+  };
+  finder?.addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(look, WAIT_MS); });
 }
