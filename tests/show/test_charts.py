@@ -298,6 +298,30 @@ class TestReports:
         picture = report_chart(replace(whole, steps=(day(1), day(5))), title="")
         assert [point["run"] for point in self.points(picture)] == ["nurse 1", "nurse 2"]
 
+    def test_what_is_not_shown_is_marked_on_the_axis(self) -> None:
+        rows = [(step, "a", (None if step == 2 else 50,)) for step in range(4)]
+        picture = report_chart(sheet(*rows, days=5), title="")
+        assert self.paths(picture, "gap") == 1
+        assert "a: 2 not shown" in picture.to_svg()
+        assert self.paths(report_chart(sheet(*((step, "a", (50,)) for step in range(4)), days=4), title=""), "gap") == 0
+
+    def test_what_comes_later_is_hatched(self) -> None:
+        made = replace(
+            sheet(*((step, "a", (50,)) for step in range(4)), days=4), asked=OCTOBER, until=date(2026, 10, 5)
+        )
+        assert self.paths(report_chart(made, title=""), "later") == 1
+        assert "not complete yet" in report_chart(made, title="").to_svg()
+        assert self.paths(report_chart(replace(made, until=OCTOBER[1]), title=""), "later") == 0
+
+    def test_a_part_of_a_step_has_a_ring(self) -> None:
+        made = sheet(*((step, "a", (50,)) for step in range(4)), days=4)
+        rings = [self.paths(report_chart(replace(made, cut=cut), title=""), "edge") for cut in ((), (0,), (0, 3))]
+        assert [each - rings[0] for each in rings] == [0, 1, 2]
+
+    def test_a_bar_that_is_not_shown_says_so(self) -> None:
+        picture = report_chart(sheet((0, "nurse", (90, None)), (0, "pilot", (40, 20))), title="")
+        assert texts(picture).count("not shown") == 1
+
     def test_only_so_many_lines_are_drawn_and_that_is_told(self) -> None:
         rows = [(step, f"title {key}", (100 - key,)) for step in range(2) for key in range(30)]
         picture = report_chart(sheet(*rows, days=2), title="")

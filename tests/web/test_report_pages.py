@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,7 +16,7 @@ from starlette.datastructures import QueryParams
 
 from sfumato.show import visible
 from sfumato.web import report_pages
-from sfumato.web.rendering import HEADERS
+from sfumato.web.rendering import HEADERS, SCRIPT, STYLE
 from sfumato.web.report_numbers import list_totals
 from sfumato.web.report_view import ReportView, complete_view, list_ranges, read_view
 from sfumato.wire import ReportInfo
@@ -93,6 +94,11 @@ class TestReports:
         auditor = browser(ads, "axel").open("/tables")
         assert "Counts impressions" in auditor.text
         assert not [path for path in links(auditor).values() if path.startswith("/reports")]
+
+    def test_they_are_the_first_page_of_a_reader(self, rita: Browser, tina: Browser) -> None:
+        for signed_in, path in ((rita, "/reports"), (tina, "/tables")):
+            signed_in.open("/")
+            assert signed_in.at == path
 
     def test_of_nothing(self, serving: Callable[..., Served]) -> None:
         page = browser(serving(), "rita").open("/reports")
@@ -474,7 +480,7 @@ class TestNumbers:
         rows = numbers(small)
         assert len(rows) == 7 * 6
         assert ["too small to show"] in [row[2:] for row in rows]
-        assert "it is below 3; a line has a gap there" in small.text
+        assert "it is below 3; a mark on the axis, where its line has a gap" in small.text
         assert all(all(row) for row in rows)
 
     def test_one_number_of_an_open_range_is_a_part(self, tina: Browser) -> None:
@@ -526,11 +532,28 @@ class TestNumbers:
         assert reader.open(BY_DAY).find("table")
 
     def test_long_tables_are_cut_and_the_file_is_not(self, rita: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(report_pages, "MAX_ROWS", 4)
+        monkeypatch.setattr(report_pages, "MAX_CELLS", 4 * 3)
         page = rita.open(BY_DAY)
         assert len(numbers(page)) == 4
         assert "The first 4 of 6 rows" in page.text
         assert len(rita.get(links(page)["CSV"]).body.decode().splitlines()) == 1 + 2 * 6
+
+    def test_pages_are_small(self, rita: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+        loaded = [rita.get(each.path, **{"accept-encoding": "gzip"}).body for each in (STYLE, SCRIPT)]
+        assert len(rita.get(BY_DAY).body) + sum(map(len, loaded)) < 40_000
+        asked = "/reports/ads?entity=acme&statistic=impressions&statistic=clicks&statistic=conversions&option="
+        days = rita.open(f"{asked}&start=2026-09-01&end=2026-11-01&step=day&by=job_title")
+        assert days.find("svg")
+        drawn = re.findall("<svg.*?</svg>", rita.open(BY_DAY).source)
+        assert len(drawn) == 2
+        monkeypatch.setattr(report_pages, "MAX_PICTURE", sum(map(len, drawn)) - 1)
+        (figure,) = rita.open(BY_DAY).find("figure")
+        assert [node["class"] for node in figure.find("svg")] == ["picture"]
+        monkeypatch.setattr(report_pages, "MAX_PICTURE", 1_000)
+        hours = rita.open(f"{asked}&start=2026-10-01&end=2026-11-01&step=3h")
+        assert not hours.find("svg")
+        assert "too many points for a page" in hours.text
+        assert all(len(page.source.encode()) < 150_000 for page in (days, hours))
 
 
 BY_DAY_QUESTION = {

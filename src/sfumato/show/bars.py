@@ -28,7 +28,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class BarPanel:
-    """Bars of one statistic: the rows of its figures, from the top; where one is None, there is no bar."""
+    """Bars of one statistic: the rows of its figures, from the top; where one is None, its number is not shown."""
 
     figures: Figures
     rows: tuple[int | None, ...]
@@ -90,7 +90,9 @@ def _draw_panel(
         drawing.text("note-middle", x(tick), lower + 15, figure(tick))
     drawing.line("axis", x(0), upper, x(0), lower)
     for at, (row, label) in enumerate(zip(panel.rows, labels, strict=True)):
-        if row is not None:
+        if row is None:
+            drawing.text("note", x(0) + 6, upper + (at + 0.5) * _ROW + 4, "not shown")
+        else:
             _draw_bar(drawing, figures, row, label, x, upper + (at + 0.5) * _ROW)
     return lower + 18
 

@@ -251,8 +251,13 @@ class Sheet:
         return not every or any(count is None for _, _, counts in self.rows for count in counts)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the numbers end before the end that was asked for."""
+        return self.asked is not None and self.until is not None and self.until < self.asked[1]
+
+    @property
     def _complete(self) -> str:
         """Where the numbers end, if that is before the end that was asked for."""
-        if self.asked is None or self.until is None or self.until >= self.asked[1]:
+        if self.until is None or not self.is_open:
             return ""
         return f"complete until {moment_text(self.until, with_time=has_clock_time(self.until))}"

@@ -17,26 +17,29 @@ HEIGHT, SMALL_HEIGHT = 220, 110
 _MIN_WIDTH, _MIN_NAMED_WIDTH = 150, 240
 _TITLE, _AXIS, _BETWEEN = 26, 24, 22
 _MAX_LABEL, _LABEL_LINE, _SAMPLE = 150, 15, 18
+_GAP, _RING, _HATCH = 7, 4.5, 7
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place on a line, the ends of its interval, and what it says."""
+    """A place on a line, the ends of its interval, and what it says. One of a `part` of a step has a ring."""
 
     x: float
     y: float
     low: float
     high: float
     said: str = ""
+    is_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Stretches of points without a gap. `look` is the number of its colour."""
+    """Stretches of points without a gap. `look` is the number of its colour. At `gaps`, numbers are not shown."""
 
     label: str
     look: int
     runs: tuple[tuple[Point, ...], ...]
+    gaps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Axis:
 class LinePanel:
     """Lines on two axes. `bands`: with their intervals; `dots`: with every point; `steps`: level between points.
 
-    Lines that are `named` have their names beside their ends.
+    Lines that are `named` have their names beside their ends. From `later` on, nothing is complete.
     """
 
     title: str
@@ -68,6 +71,7 @@ class LinePanel:
     steps: bool = False
     named: bool = False
     height: float = HEIGHT
+    later: float | None = None
 
 
 def draw_lines(
@@ -118,6 +122,8 @@ def _draw_panel(drawing: Drawing, panel: LinePanel, left: float, top: float, wid
         drawing.line("axis" if value == panel.y.start else "grid", start, y(value), start + size, y(value))
         drawing.text("note-end", start - 8, y(value) + 4, text)
     _draw_ticks(drawing, panel.x, x, (left, left + width), top + height + 17, size)
+    if panel.later is not None:
+        _hatch(drawing, (x(panel.later), start + size), (top, top + height))
     for line in panel.lines:
         _draw_line(drawing, panel, line, x, y)
     _name_lines(drawing, named, y, start + size + 8, (top, top + height), right - _SAMPLE - 8.5)
@@ -141,7 +147,10 @@ def _draw_ticks(drawing: Drawing, axis: Axis, x: ToPaper, ends: tuple[float, flo
 
 
 def _draw_line(drawing: Drawing, panel: LinePanel, line: Line, x: ToPaper, y: ToPaper) -> None:
-    """A point that has no neighbour is a dot, with its interval as a line."""
+    """A point that has no neighbour is a dot, with its interval as a line. A gap is a mark on the axis."""
+    if line.gaps:
+        marks = "".join(f"M{short(x(gap))} {short(y(panel.y.start))}v-{_GAP}" for gap in line.gaps)
+        drawing.path("gap", marks, f"{line.label}: {len(line.gaps):,} not shown")
     for run in line.runs:
         if panel.bands:
             upper = [f"{short(x(point.x))} {short(y(point.high))}" for point in run]
@@ -156,6 +165,20 @@ def _draw_line(drawing: Drawing, panel: LinePanel, line: Line, x: ToPaper, y: To
             drawing.path(f"line{line.look}", _stairs(run, x, y) if panel.steps else f"M{'L'.join(steps)}", line.label)
         for point in run if panel.dots or len(run) == 1 else ():
             drawing.dot(f"dot{line.look}", x(point.x), y(point.y), point.said)
+        for point in run:
+            if point.is_part:
+                drawing.dot(f"edge{line.look}", x(point.x), y(point.y), radius=_RING)
+
+
+def _hatch(drawing: Drawing, across: tuple[float, float], down: tuple[float, float]) -> None:
+    """Parallel lines from the lower left to the upper right, within a box."""
+    (left, right), (top, bottom) = across, down
+    strokes = []
+    for place in range(1, int((right - left + bottom - top) / _HATCH) + 1):
+        low, high = max(left, left + place * _HATCH - (bottom - top)), min(right, left + place * _HATCH)
+        ends = ((each, top + left + place * _HATCH - each) for each in (low, high))
+        strokes.append("L".join(f"{short(each)} {short(y)}" for each, y in ends))
+    drawing.path("later", f"M{short(left)} {short(top)}V{short(bottom)}M{'M'.join(strokes)}", "not complete yet")
 
 
 def _stairs(run: Sequence[Point], x: ToPaper, y: ToPaper) -> str:

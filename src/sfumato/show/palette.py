@@ -35,6 +35,7 @@ def _line(place: int) -> dict[str, str]:
 # From the lowest to the highest: in this order they are painted. `$name` is a colour of the paper.
 LOOKS: Mapping[str, Mapping[str, str]] = {
     "grid": {"stroke": "$rule", "stroke-width": "1", "stroke-dasharray": "1 4"},
+    "later": {"fill": "none", "stroke": "$rule", "stroke-width": "1"},
     **{f"band{place}": {"fill": colour, "fill-opacity": "0.15"} for place, colour in enumerate(COLOURS)},
     "bar": {"fill": BAR},
     "axis": {"stroke": "$rule", "stroke-width": "1"},
@@ -45,6 +46,7 @@ LOOKS: Mapping[str, Mapping[str, str]] = {
     },
     **{f"line{place}": _line(place) for place in range(MAX_LINES)},
     **{f"dot{place}": {"fill": colour} for place, colour in enumerate(COLOURS)},
+    "gap": {"fill": "none", "stroke": "$quiet", "stroke-width": "1.5"},
     "title": {"fill": "$ink", "font-size": "15", "font-weight": "600"},
     "panel": {"fill": "$ink", "font-size": "13", "font-weight": "600"},
     "label": {"fill": "$ink", "font-size": "12"},

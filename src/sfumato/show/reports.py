@@ -112,7 +112,8 @@ def _panels_of(sheet: Sheet) -> list[_Panel]:
 
 def _draw_line_panels(sheet: Sheet, panels: Sequence[_Panel]) -> tuple[list[LinePanel], int]:
     """The panels, and in how many columns they are. Many lines are small multiples on one scale per statistic."""
-    x = _draw_time_axis(sheet)
+    later = None if sheet.until is None or not sheet.is_open else _timestamp(sheet.until)
+    x = _draw_time_axis(sheet, later)
     drawn: list[LinePanel] = []
     for lines, title in panels:
         made = [_draw_line(sheet, place, label, *line) for place, (label, line) in enumerate(lines.items())]
@@ -120,7 +121,7 @@ def _draw_line_panels(sheet: Sheet, panels: Sequence[_Panel]) -> tuple[list[Line
         small = len(made) > _MAX_TOGETHER
         y = Axis(0, most, tuple((tick, figure(tick)) for tick in round_steps(0, most, 2 if small else 4)))
         dots = len(sheet.steps) <= (_MAX_SMALL_DOTS if small else _MAX_DOTS)
-        panel = LinePanel(title, tuple(made), x, y, bands=sheet.bounded, dots=dots, named=len(made) > 1)
+        panel = LinePanel(title, tuple(made), x, y, bands=sheet.bounded, dots=dots, named=len(made) > 1, later=later)
         if small:
             name = f"{title} · " if title else ""
             drawn += [
@@ -136,10 +137,15 @@ def _draw_line_panels(sheet: Sheet, panels: Sequence[_Panel]) -> tuple[list[Line
 
 def _draw_line(sheet: Sheet, place: int, label: str, measure: str, key: str) -> Line:
     runs: dict[str, list[Point]] = {}
+    starts = [_timestamp(start) for start, _ in sheet.steps]
+    parts, shown = {starts[step] for step in sheet.cut}, set[float]()
     for point in _points(sheet, label, measure, key):
         at = datetime.fromisoformat(point["at"]).timestamp()
-        runs.setdefault(point["run"], []).append(Point(at, *(point[name] for name in ("count", "low", "high", "said"))))
-    return Line(label, place % MAX_LINES, tuple(map(tuple, runs.values())))
+        shown.add(at)
+        count, low, high, said = (point[name] for name in ("count", "low", "high", "said"))
+        runs.setdefault(point["run"], []).append(Point(at, count, low, high, said, is_part=at in parts))
+    gaps = tuple(at for at in starts if at not in shown)
+    return Line(label, place % MAX_LINES, tuple(map(tuple, runs.values())), gaps)
 
 
 def _line_panel(sheet: Sheet, lines: Mapping[str, tuple[str, str]], title: str = "") -> Spec:
@@ -235,10 +241,12 @@ def _time_ticks(sheet: Sheet) -> tuple[list[date], list[date], str]:
     return starts, ticks, f"%d %b{' %Y' if years else ''}{' %H:%M' if with_time else ''}"
 
 
-def _draw_time_axis(sheet: Sheet) -> Axis:
+def _draw_time_axis(sheet: Sheet, later: float | None) -> Axis:
+    """From the first step to the last, and a seventh more where the rest of the range is `later`."""
     starts, ticks, pattern = _time_ticks(sheet)
     named = tuple((_timestamp(tick), tick.strftime(pattern.replace("%b", month_name(tick)[:3]))) for tick in ticks)
-    return Axis(_timestamp(starts[0]), _timestamp(starts[-1]), named)
+    first, last = _timestamp(starts[0]), _timestamp(starts[-1])
+    return Axis(first, last if later is None else later + (later - first) / 7, named)
 
 
 def _timestamp(moment: date) -> float:

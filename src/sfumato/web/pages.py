@@ -19,7 +19,8 @@ HISTORY_ROWS, MAX_SEARCHED, CHARGES = 50, 1000, 50
 
 
 def show_start(call: PageCall) -> Response:
-    return RedirectResponse("/tables", 303, HEADERS)
+    is_reader = call.may("report") and not call.may("estimate")
+    return RedirectResponse("/reports" if is_reader else "/tables", 303, HEADERS)
 
 
 def show_tables(call: PageCall) -> Response:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from markupsafe import Markup
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from sfumato.errors import EngineFailed, Failed, InvalidArgument, LedgerFailed, NotFound, NotSupported
@@ -22,7 +23,8 @@ from sfumato.web.report_view import ReportView, complete_view, list_ranges, read
 from sfumato.wire import Me, Report, ReportInfo
 from sfumato.wire import notes as codes
 
-MAX_ROWS, MAX_BARS = 1000, 40
+MAX_CELLS, MAX_PICTURE, MAX_BARS = 800, 60_000, 40
+"""Of the table and of the pictures of a page, in characters: no page is above 150 KB. Files have all."""
 
 
 def show_reports(call: PageCall) -> Response:
@@ -104,14 +106,15 @@ def _describe_numbers(view: ReportView, info: ReportInfo, report: Report, totals
         "report": report,
         "totals": [*report_numbers.list_totals(totals, info.follows)],
         "totals_notes": [] if totals is report else [note for note in totals.notes if note not in report.notes],
-        "pictures": [
-            picture(chart.to_page_svg(width=width, classes=(name,)))
-            for width, name in ((WIDE, "wide"), (NARROW, "narrow"))
-        ],
+        "pictures": _fit_pictures(chart),
+        "range": f"{sheet.range}, in {report_view.place_name(report.zone)}",
         "over_time": sheet.over_time,
         "about": sheet.about(len(sheet.keys) if sheet.over_time else 0),
         "drawn": len(sheet.rows) if len(sheet.rows) < len(report.rows) else 0,
-        "rows": [(report_numbers.describe_when(row, report), row) for row in rows[:MAX_ROWS]],
+        "rows": [
+            (report_numbers.describe_when(row, report), row)
+            for row in rows[: MAX_CELLS // (len(report.statistics) + 1)]
+        ],
         "row_count": len(rows),
         "legend": {
             reason: words
@@ -124,6 +127,14 @@ def _describe_numbers(view: ReportView, info: ReportInfo, report: Report, totals
         "differs": bool(view.by) or view.step != ALL,
         "files": {name: f"{view.path}/{name}?{view.query}" for name in ("numbers.csv", "picture.svg")},
     }
+
+
+def _fit_pictures(chart: Chart) -> list[Markup]:
+    """The picture for wide paper and for narrow, or one for both. None where it has too many points for a page."""
+    drawn = [chart.to_page_svg(width=width, classes=(name,)) for width, name in ((WIDE, "wide"), (NARROW, "narrow"))]
+    if sum(map(len, drawn)) > MAX_PICTURE:
+        drawn = [chart.to_page_svg(width=WIDE)]
+    return [picture(svg) for svg in drawn if len(svg) <= MAX_PICTURE]
 
 
 def _draw(report: Report) -> tuple[Sheet, Chart]:

@@ -102,7 +102,7 @@ def read_view(report: str, query: QueryParams) -> ReportView:
         report,
         entity=tuple(name for name in query.getlist("entity") if name),
         statistics=tuple(name for name in query.getlist("statistic") if name),
-        **texts | {"step": texts["step"] or ALL},
+        **texts | {"start": _short(texts["start"]), "end": _short(texts["end"]), "step": texts["step"] or ALL},
         options=tuple(name for name in options if name) if options else None,
     )
 
@@ -165,15 +165,15 @@ def _floor(zone: str, level: str, moment: datetime) -> datetime:
 
 
 def _short(moment: str) -> str:
-    """A moment as addresses have it.
+    """A moment as addresses have it: a day where it is its midnight, and no seconds where they are 0.
 
     >>> _short("2026-10-01T00:00:00"), _short("2026-10-01T03:00:00"), _short("soon")
     ('2026-10-01', '2026-10-01T03:00', 'soon')
     """
-    try:
-        return write_moment(datetime.fromisoformat(moment))
-    except ValueError:
-        return moment
+    day, _, clock = moment.partition("T")
+    if clock in ("00:00", "00:00:00"):
+        return day
+    return moment[:16] if len(clock) == 8 and clock.endswith(":00") else moment
 
 
 def write_moment(wall: date) -> str:

@@ -322,7 +322,7 @@ if (tree) {
     if (place < 0 && !(event.target === finder && event.key === "ArrowDown")) return;
     const next = {
       ArrowDown: links[place + 1], ArrowUp: links[place - 1] ?? finder, Home: links[0], End: links.at(-1),
-      ArrowRight: item && one("ul a", item), ArrowLeft: one("a", item?.parentElement.closest("li") ?? make("p", "")),
+      ArrowRight: item && one(":scope > ul a", item), ArrowLeft: one("a", item?.parentElement.closest("li") ?? make("p", "")),
     }[event.key];
     const opens = event.key === "ArrowRight" && !next && event.target.hasAttribute("data-opens");
     if (opens) { sessionStorage.setItem(OPENED, "yes"); event.target.click(); }
