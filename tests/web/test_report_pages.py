@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from starlette.datastructures import QueryParams
 
 from sfumato.show import visible
-from sfumato.web import report_pages
+from sfumato.web import report_pages, report_tree
 from sfumato.web.rendering import HEADERS, SCRIPT, STYLE
 from sfumato.web.report_numbers import list_totals
 from sfumato.web.report_view import ReportView, complete_view, list_ranges, read_view
@@ -213,6 +213,19 @@ class TestWhoMaySeeWhat:
             ("entity", "s1"),
         ]
 
+    def test_of_thousands_some_are_listed_and_the_chosen_one_is(
+        self, rita: Browser, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(report_tree, "MAX_LISTED", 1)
+        names = [*links(tree(rita.open("/reports/ads")))]
+        assert names == ["account acme"]
+        page = rita.open("/reports/ads?entity=globex&entity=launch&entity=l2")
+        assert [*links(tree(page))] == [
+            *("account acme", "account globex", "campaign autumn"),
+            *("campaign launch", "creative l1", "creative l2"),
+        ]
+        assert tree(page).text.count("and more: find them") == 3
+
     def test_the_path_leads_up_as_far_as_is_hers(self, tina: Browser, ads: Served) -> None:
         (path,) = tina.open(BY_TITLE).find("nav", **{"aria-label": "Path"})
         assert path.text.split() == ["account", "acme", "campaign", "spring"]
@@ -268,6 +281,14 @@ class TestWhoMaySeeWhat:
             assert reply.status == 200
             for name, value in HEADERS.items():
                 assert reply.headers[name] == value
+
+    def test_after_signing_in_one_is_back_at_the_view(self, ads: Served) -> None:
+        stranger = Browser(ads)
+        page = stranger.open(BY_TITLE)
+        fields = dict(page.form("/sign-in"))
+        shown = stranger.post("/sign-in", fields | {"key": ads.key("tina")})
+        assert stranger.at == BY_TITLE
+        assert numbers(shown) == numbers(browser(ads, "tina").open(BY_TITLE))
 
     def test_looking_debits_nothing_and_counts_for_the_rate(self, serving: Callable[..., Served]) -> None:
         served = serving(ads=True, service={"rate_per_minute": 3})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sfumato.errors import NotFound
 from sfumato.session import Session
 from sfumato.web.report_view import ReportView
-from sfumato.wire import EntityRow, ReportInfo
+from sfumato.wire import EntityPage, EntityRow, ReportInfo
 
 MAX_LISTED, MAX_FOUND = 100, 30
 
@@ -43,22 +43,10 @@ def read_tree(session: Session, analyst: str, view: ReportView, info: ReportInfo
     """The tree for a view. Raises `NotFound` where its entity is not the analyst's."""
     if view.entity:
         session.entities(view.report, view.entity, analyst=analyst, rows=1)
+    lead = tuple(_lead(session, analyst, view, info))
     page = session.entities(view.report, analyst=analyst, rows=MAX_LISTED)
-    nodes = _open_nodes(session, analyst, view, page.rows)
-    return EntityTree(nodes, tuple(_lead(session, analyst, view, info)), page.listed, page.next is not None)
-
-
-def _open_nodes(session: Session, analyst: str, view: ReportView, rows: Sequence[EntityRow]) -> tuple[EntityNode, ...]:
-    nodes = []
-    for row in rows:
-        path = tuple(row.entity.values())
-        node = EntityNode(row.level, row.name, replace(view, entity=path).address, opens=row.has_children)
-        if view.entity[: len(path)] == path:
-            below = session.entities(view.report, path, analyst=analyst, rows=MAX_LISTED)
-            children = _open_nodes(session, analyst, view, below.rows)
-            node = replace(node, is_chosen=path == view.entity, children=children, is_cut=below.next is not None)
-        nodes.append(node)
-    return tuple(nodes)
+    nodes = _list_level(session, analyst, view, page, [node for node in lead if node.address])
+    return EntityTree(nodes, lead, page.listed, page.next is not None)
 
 
 def _lead(session: Session, analyst: str, view: ReportView, info: ReportInfo) -> Iterator[EntityNode]:
@@ -79,13 +67,28 @@ def _is_own(session: Session, analyst: str, view: ReportView, path: tuple[str, .
     return True
 
 
+def _list_level(
+    session: Session, analyst: str, view: ReportView, page: EntityPage, lead: Sequence[EntityNode]
+) -> tuple[EntityNode, ...]:
+    """The entities of a page. The first of the `lead` is one of them, also where the page is too short for it."""
+    nodes = {node.address: node for row in page.rows for node in (_node(view, row),)}
+    if lead:
+        first, *rest = lead
+        path = view.entity[: len(view.entity) - len(rest)]
+        below = session.entities(view.report, path, analyst=analyst, rows=MAX_LISTED)
+        children = _list_level(session, analyst, view, below, rest)
+        nodes[first.address] = replace(first, children=children, is_cut=below.next is not None)
+    return tuple(nodes.values())
+
+
+def _node(view: ReportView, row: EntityRow) -> EntityNode:
+    address = replace(view, entity=tuple(row.entity.values())).address
+    return EntityNode(row.level, row.name, address, opens=row.has_children)
+
+
 def find_nodes(session: Session, analyst: str, view: ReportView, text: str) -> list[tuple[str, EntityNode]]:
     """Her entities whose names begin with a text, each with the names above it."""
     if not text:
         return []
     page = session.entities(view.report, analyst=analyst, find=text, rows=MAX_FOUND)
-    return [
-        (" / ".join([*row.entity.values()][:-1]), EntityNode(row.level, row.name, replace(view, entity=path).address))
-        for row in page.rows
-        for path in (tuple(row.entity.values()),)
-    ]
+    return [(" / ".join([*row.entity.values()][:-1]), _node(view, row)) for row in page.rows]

@@ -250,5 +250,5 @@ def describe_change(view: ReportView, other: ReportView) -> str:
     if view.top != other.top:
         parts.append(f"the {other.top} largest" if other.top else "all values")
     if view.options != other.options:
-        parts.append(f"with {join_words([*other.options])}" if other.options else "with the usual options")
+        parts.append(f"with {join_words([*other.options])}" if other.options else "without options")
     return ", ".join(parts) or "the same"
