@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,10 +156,11 @@ def _find_rate(report: Report, counts: Mapping[str, Any], name: str, of: str) ->
     if errors[0] is None or errors[1] is None:
         return ReportTotal(title, text, "no interval is known")
     (low, high), (least, most) = count_interval(above, errors[0]), count_interval(below, errors[1])
-    lower = f"{math.floor(10_000 * low / most) / 100:,.2f}"
+    lower = f"{10_000 * low // most / 100:,.2f}"  # both ends are rounded outwards
     if least <= 0:
         return ReportTotal(title, text, f"at least {lower}, with at least 90 %")
-    return ReportTotal(title, text, f"{lower} to {math.ceil(10_000 * high / least) / 100:,.2f}, with at least 90 %")
+    upper = f"{-(-10_000 * high // least) / 100:,.2f}"
+    return ReportTotal(title, text, f"{lower} to {upper}, with at least 90 %")
 
 
 # -- files --
