@@ -7,6 +7,7 @@ import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from sfumato.mechanisms import context
 from sfumato.release import Count, Sum
 from sfumato.release.bounding import ORDER_BITS, KeyOrder, count_people, fold_pairs
 from sfumato.release.bounding.pulled import as_port
+from tests.helpers.repeats import repeats
 
 TABLE = "events"
 SECRET = b"a job's own secret"
@@ -130,8 +132,10 @@ class ContributionsContract:
         """An engine over one table with these rows; `columns` maps names to types, as `schema` spells them."""
         raise NotImplementedError
 
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("max_keys", [1, 3, 100])
+    @pytest.mark.parametrize(
+        ("kind", "max_keys"),
+        [*product(KINDS, repeats((3,), (1, 3, 100))), *repeats([("text", 1), ("text", 100)], [])],
+    )
     def test_people_are_counted_as_one_at_a_time(self, kind, max_keys):
         person, key, rows = KINDS[kind]
         with (

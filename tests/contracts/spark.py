@@ -70,6 +70,10 @@ class SparkDecimals(Files, DecimalsContract):
         return SparkEngine(self.url, {TABLE: target})
 
 
+EVERYDAY = {"every statistic", "read again", "bounds on keys by a census", "two columns", "weights"}
+"""The releases of every run. The others are in an exhaustive one."""
+
+
 class SparkReleases:
     """The table is the one that DuckDB gives for the same rows."""
 
@@ -108,7 +112,10 @@ class SparkReleases:
         with SparkEngine(cls.url, {TABLE: path}) as found, DuckDBEngine({TABLE: path}) as file:
             yield Source(found, TABLE), Source(file, TABLE)
 
-    @pytest.mark.parametrize("case", cases)
+    @pytest.mark.parametrize(
+        "case",
+        [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.exhaustive) for name in cases],
+    )
     def test_it_has_the_same_bytes(self, tables, case):
         request = request_of(**{"epsilon": 50, "delta": 1e-6, "max_keys": 4, **self.cases[case]})
         ours, theirs = (run(request, table) for table in tables)

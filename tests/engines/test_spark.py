@@ -200,7 +200,7 @@ class TestFrames:
             found._session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
             yield found._session.read.parquet(path)
 
-    @pytest.mark.parametrize("public", [False, True])
+    @pytest.mark.parametrize("public", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
     def test_the_table_is_that_of_a_parquet_file(self, frame, path, tmp_path, public):
         asked: dict[str, Any] = {"unit": "person", "key": "key", "aggregates": SparkReleases.every, "max_keys": 4}
         keys = None
