@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -11,6 +11,7 @@ import pytest
 
 from sfumato.errors import ConfigError, NotSupported
 from sfumato.ledger.policy_trail import settings_in_force
+from sfumato.query.versions import next_version
 from sfumato.session import Session
 from tests.helpers.worlds import NOW, World, new_world
 
@@ -147,6 +148,41 @@ def test_a_new_version_of_a_public_table_is_read_and_makes_another_question(tmp_
             digests.append(answer.receipt.digest)
     assert digests[0] == digests[1] != digests[2]
     assert {row["topic"] for row in answer.rows} == {"pets", "cars"}
+
+
+@pytest.mark.parametrize(
+    ("own", "public", "day"),
+    [
+        ("fixed", 'version = "daily"', date(2026, 11, 16)),
+        ("monthly", 'version = "weekly"', date(2026, 11, 16)),
+        ("daily", 'version = "monthly"', date(2026, 11, 16)),
+        ("fixed", 'version = { value = "1" }', None),
+    ],
+)
+def test_it_costs_again_when_the_first_version_behind_it_ends(
+    tmp_path: Path, own: str, public: str, day: date | None
+) -> None:
+    world = new_public_world(tmp_path / "world", more=public)
+    world.path.write_text(world.path.read_text().replace('version = { value = "v1" }', f'version = "{own}"'))
+    joined = f"SELECT topic, members {JOINED} GROUP BY topic"
+    with world.open() as session:
+        first = session.ask(joined, analyst="anna")
+        assert first.receipt.pays_again == day
+        assert [*first.receipt.public_versions] == ["articles"]
+        assert f"articles {first.receipt.public_versions['articles']}" in first.lines()["data"]
+        assert session.recall(first.receipt.digest, analyst="anna").receipt == first.receipt
+        assert type(first).from_dict(first.to_dict()) == first
+        alone = session.ask("SELECT members FROM engagements", analyst="anna").receipt
+        assert alone.pays_again == next_version(alone.data_version)
+        assert not alone.public_versions
+        both = session.ask(f"{joined} UNION ALL SELECT region, members FROM engagements GROUP BY 1", analyst="anna")
+        assert both.receipt.pays_again == day
+    if day is None:
+        return
+    midnight = datetime.combine(day, datetime.min.time(), UTC)
+    for moment, costs in ((midnight - timedelta(microseconds=1), False), (midnight, True)):
+        with world.open(moment) as session:
+            assert bool(session.ask(joined, analyst="anna").receipt.charge) == costs
 
 
 def test_what_is_public_is_part_of_the_policy_trail(public: Session):

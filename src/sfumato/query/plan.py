@@ -173,6 +173,12 @@ class Plan:
         return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
 
     @property
+    def public_versions(self) -> dict[str, str]:
+        """The versions of the public tables whose rows it looks up, by the names of these tables."""
+        found = lookups_in(*(tree for _, tree in self.counting.expressions))
+        return {node.public.name: node.public.version for node in sorted(found, key=lambda node: node.public.name)}
+
+    @property
     def request(self) -> dict[str, Any]:
         """The request in one form per meaning, ready for JSON. Read back, it has this very plan."""
         asked: dict[str, Any] = {"table": self.table, "measure": self.asked, "where": filter_json(self.where)}
