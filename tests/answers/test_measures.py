@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
 from sfumato.accounting import NOTHING, Charge
+from sfumato.cli import main
 from sfumato.engines import Engine
 from sfumato.errors import BudgetExhausted, EngineFailed, LedgerSetBack, NotSupported, SfumatoError
+from sfumato.ledger import Debit, Ledger, Reserved, Settled, payments
 from sfumato.query.request import TopK, Total
 from sfumato.session import Session
+from sfumato.wire import Answer
 from sfumato.wire import notes as codes
 from tests.helpers.worlds import World, new_world, spent
 
@@ -48,6 +53,23 @@ def units(session: Session, sql: str, analyst: str = "anna") -> int:
 def exact(world: World, sql: str) -> list[tuple[object, ...]]:
     with duckdb.connect(str(world.database), read_only=True) as connection:
         return connection.execute(sql).fetchall()
+
+
+def test_the_bounds_of_a_column_are_shown_where_columns_are(world: World, session: Session) -> None:
+    bounds = {"min": "0", "max": "8", "step": "1", "max_per_unit": 3}
+    columns = {each["name"]: each for each in session.tables("anna").rows[0].columns}
+    assert columns["n"]["bounds"] == bounds
+    assert "bounds" not in columns["article"]
+    words = "averaged from 0 to 8 in steps of 1, at most 3 values per person and group"
+    assert words in str(session.tables())
+    described = {row["column_name"]: row for row in session.ask("DESCRIBE engagements", analyst="anna").rows}
+    assert described["n"]["description"] == f"any value; {words}"
+    assert "averaged" not in str(described["article"]["description"])
+    check = ["policy", "check", "--config", str(world.path)]
+    assert words in CliRunner().invoke(main, check, env={"COLUMNS": "400"}).output
+    [table] = json.loads(CliRunner().invoke(main, [*check, "--json"]).output)["tables"]
+    checked = {each["name"]: each["bounds"] for each in table["columns"]}
+    assert checked == dict.fromkeys(columns, None) | {"n": bounds}
 
 
 def test_a_mean_shares_the_rows_that_are_paid_for(session: Session) -> None:
