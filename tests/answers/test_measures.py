@@ -239,6 +239,40 @@ def test_all_is_reserved_together_and_a_refusal_offers_what_fits(world: World) -
         assert (answer.receipt.charge, len(answer.rows)) == (Charge(16, 1), 5)
 
 
+@pytest.mark.parametrize(("analyst", "sql"), [("olga", WITH_MEAN), ("anna", LIST), ("olga", LIST)])
+def test_who_computes_the_core_over_other_rows_later_shows_what_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch, analyst: str, sql: str
+) -> None:
+    """One draw is stored. That of the later process was computed with the same noise over other rows: it is void."""
+    settle, made = payments.settle, list[str]()
+
+    def settle_late(ledger: Ledger, debit: Debit, reserved: Reserved, payload: str, *more: Any) -> Settled | Reserved:
+        if not made:
+            made.append(payload)
+            made.extend(more[2])
+            world.write_rows(seed=2)
+            with world.open() as other:
+                earlier.append(other.ask(sql, analyst=analyst))
+        return settle(ledger, debit, reserved, payload, *more)
+
+    earlier = list[Answer]()
+    monkeypatch.setattr(payments, "settle", settle_late)
+    with world.open() as session:
+        late = session.ask(WITH_MEAN, analyst="anna")
+        assert session.ledger.verify() == []
+        assert session.ledger.reservations() == []
+        assert [(row["article"], row["people"]) for row in late.rows] == [
+            (row["article"], row["people"]) for row in earlier[0].rows
+        ]
+        stored = str(world.tables()["atoms"])
+        assert all(payload not in stored for payload in made)
+        again = session.ask(WITH_MEAN, analyst="anna")
+        assert (again.receipt.repeat, again.rows) == (True, late.rows)
+        assert spent(session, "anna") == Charge(61, 1)
+        if sql == WITH_MEAN:
+            assert late.rows == earlier[0].rows
+
+
 def test_a_failure_keeps_the_reservation_and_a_repeat_costs_no_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
