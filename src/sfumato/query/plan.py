@@ -42,7 +42,7 @@ from sfumato.mechanisms.known_domain import KnownNoise, PublicGroups
 from sfumato.mechanisms.mechanism import Ranking, ShownSizes
 from sfumato.query.counting import Counting, count_query
 from sfumato.query.expressions.derive import image, image_of_range
-from sfumato.query.expressions.tree import ColumnValue, LookedUp, columns_in, lookups_in, spell
+from sfumato.query.expressions.tree import ColumnValue, Expression, LookedUp, columns_in, lookups_in, spell
 from sfumato.query.filters import canonical_filter, check_functions
 from sfumato.query.measures import FurtherDraw, find_draws, find_selecting, measure_fields, order_measures
 from sfumato.query.policy import MAX_DOMAIN, Column, GroupNumber, Measure, Policy, Prices, TablePolicy
@@ -315,7 +315,12 @@ def _domains(columns: Sequence[Column], where: Predicate, table: TablePolicy) ->
         if isinstance(tree, LookedUp) and tree.column == tree.public.key and isinstance(tree.arguments[0], ColumnValue):
             forced.setdefault(tree.arguments[0].name, forced[name])  # the key there is what it was looked up by
     by_column = [
-        _values(each, forced[each.name]) if each.name in forced else _follow(each, forced, table) for each in columns
+        _values(each, forced[each.name])
+        if each.name in forced
+        else each.domain
+        if each.expression is None
+        else _follow(each, each.expression, forced, table)
+        for each in columns
     ]
     public = [values for values in by_column if values is not None]
     if len(public) < len(by_column):
@@ -327,17 +332,19 @@ def _domains(columns: Sequence[Column], where: Predicate, table: TablePolicy) ->
     raise NotSupported(f"these columns have more than {MAX_DOMAIN} combinations; group by fewer of them", field="by")
 
 
-def _follow(column: Column, forced: Mapping[str, Values], table: TablePolicy) -> tuple[Value, ...] | None:
-    """The public values of a column that the filter does not name: they follow from those that it does name."""
-    if column.expression is None or not (sources := columns_in(column.expression)).keys() & forced.keys():
+def _follow(
+    column: Column, expression: Expression, forced: Mapping[str, Values], table: TablePolicy
+) -> tuple[Value, ...] | None:
+    """The public values of an expression that the filter does not name: they follow from those that it does name."""
+    if not (sources := columns_in(expression)).keys() & forced.keys():
         return column.domain
     if len(sources) == 1:
         [(name, kind)] = sources.items()
         if kind in ("date", "timestamp") and table.named(name).domain is None:
-            return image_of_range(column.expression, name, kind, forced[name]) or column.domain
+            return image_of_range(expression, name, kind, forced[name]) or column.domain
     values = {name: table.named(name).domain for name in sources}
     values |= {name: _values(table.named(name), forced[name]) for name in sources if name in forced}
-    return image(column.expression, values, forced) or column.domain
+    return image(expression, values, forced) or column.domain
 
 
 def _values(column: Column, passing: Values) -> tuple[Value, ...] | None:
