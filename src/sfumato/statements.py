@@ -9,18 +9,87 @@ the others reserved: asking again costs no more.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
+from itertools import islice
+from typing import Any
 
 from sfumato.accounting import Charge, total_charge
 from sfumato.answer import PlannedRequest
-from sfumato.errors import Conflict
+from sfumato.errors import BudgetExhausted, Conflict, NotSupported
 from sfumato.ledger import Debit, Ledger
+from sfumato.query.request import RequestLike
+from sfumato.query.ways_out import shorten_lists
 from sfumato.show.text import join_words
+from sfumato.spending import reserve_together
 from sfumato.wire import Answer, ChargeRange, Estimate, Note, Receipt, note
 from sfumato.wire import notes as codes
 
 CHANGED = "the policy has changed what this statement means; its parts can still be recalled by their digests"
+MAX_OFFERED = 2
+
+
+def reserve_parts(
+    planned: PlannedRequest,
+    request: RequestLike,
+    ledger: Ledger,
+    now: datetime,
+    plan_again: Callable[[RequestLike], PlannedRequest],
+) -> None:
+    """Reserve all cores before a row is read, or raise `BudgetExhausted` with requests that would fit.
+
+    These are the statement with shorter lists, or else single questions of it. Each is planned before it is offered.
+    """
+    try:
+        reserve_together([part.debit for part in planned.parts], ledger, now)
+    except BudgetExhausted as refusal:
+        sql = str(request.get("sql") if isinstance(request, Mapping) else request)
+        longest, instead = _shorter(planned, sql, ledger, now, plan_again)
+        if longest is None:
+            instead = [*islice(_single(planned, ledger, now, plan_again), MAX_OFFERED)]
+        raise BudgetExhausted(refusal.asked, refusal.left, refusal.account, refusal.resets, longest, instead) from None
+
+
+def _shorter(
+    planned: PlannedRequest,
+    sql: str,
+    ledger: Ledger,
+    now: datetime,
+    plan_again: Callable[[RequestLike], PlannedRequest],
+) -> tuple[int | None, list[dict[str, Any]]]:
+    """The statement with the longest lists that all fit together, and their length; no statement where none do."""
+    tables, asked = {part.plan.table for part in planned.parts}, [_unlimited(part) for part in planned.parts]
+    longest, most, found = 0, max(part.plan.k for part in planned.parts), ""
+    while most - longest > 1:
+        middle = (longest + most) // 2
+        try:
+            text = shorten_lists(sql, middle, tables)
+            again = plan_again(text)
+            fits = [_unlimited(part) for part in again.parts] == asked
+            fits = fits and ledger.fit_together([part.debit for part in again.parts], now)
+        except NotSupported:
+            fits = False
+        longest, most, found = (middle, most, text) if fits else (longest, middle, found)
+    return (longest, [{"sql": found}]) if found else (None, [])
+
+
+def _unlimited(part: PlannedRequest) -> dict[str, Any]:
+    """What a core asks, but for the length of its list."""
+    return {**part.plan.request, "k": None}
+
+
+def _single(
+    planned: PlannedRequest, ledger: Ledger, now: datetime, plan_again: Callable[[RequestLike], PlannedRequest]
+) -> Iterator[dict[str, Any]]:
+    """The cores that can be asked alone, each as long as it fits."""
+    for part in planned.parts:
+        plan, debit = part.plan, part.debit
+        longest = ledger.longest_fitting(plan.k, lambda k: replace(debit, worst=plan.worst_at(k)), now)  # noqa: B023
+        if longest is not None:
+            request = {**plan.request, "k": longest} if plan.columns else plan.request
+            if ledger.fit_together([plan_again(request).debit], now):
+                yield request
 
 
 def join_answers(planned: PlannedRequest, answers: Sequence[Answer]) -> Answer:

@@ -84,6 +84,59 @@ def test_all_are_reserved_or_none_and_before_any_row_is_read(world: World, monke
         assert not world.tables()["holds"]
 
 
+LISTED = "SELECT article, members FROM engagements GROUP BY article"
+WAYS = {
+    "lists of a UNION": f"{LISTED} UNION ALL SELECT day, members FROM engagements GROUP BY day",
+    "lists that are joined": f"WITH a AS ({LISTED}), b AS ({LISTED.replace('GROUP', 'WHERE n > 3 GROUP')}) "
+    "SELECT a.article, a.members - b.members AS d FROM a JOIN b ON a.article = b.article ORDER BY d",
+    "a list beside a total": "SELECT article, people, (SELECT members FROM engagements) AS everyone FROM "
+    "(SELECT article, members AS people FROM engagements GROUP BY article ORDER BY 2 DESC LIMIT 12) t",
+    "rows that are picked": "WITH e AS (SELECT * FROM engagements WHERE n > 1) SELECT article, COUNT(*) FROM e "
+    "GROUP BY article UNION ALL SELECT region, COUNT(*) FROM e GROUP BY region",
+}
+
+
+@pytest.mark.parametrize("sql", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("information", [9, 14, 20])
+def test_a_statement_that_does_not_fit_is_offered_with_shorter_lists(world: World, sql: str, information: int):
+    world.write_config(information=information)
+    with world.open() as session:
+        with pytest.raises(BudgetExhausted) as refused:
+            session.ask(sql, analyst="anna")
+        assert spent(session, "anna") == NOTHING
+        [shorter], longest = refused.value.instead, refused.value.longest
+        assert f"a list of {longest} would fit" in str(refused.value)
+        worst = session.estimate(shorter, analyst="anna").charge.worst
+        assert worst.information <= information
+        longer = shorter["sql"].replace(f"LIMIT {longest}", f"LIMIT {longest + 1}")
+        assert longer != shorter["sql"]
+        assert session.estimate(longer, analyst="anna").charge.worst.information > information
+        answer = session.ask(shorter, analyst="anna")
+        assert answer.columns.keys() == session.ask(f"SELECT * FROM ({sql}) t LIMIT 0", analyst="anna").columns.keys()
+        assert answer.receipt.charge.information <= information
+
+
+def test_where_no_shorter_statement_fits_its_questions_are_offered_one_by_one(world: World):
+    world.write_config(information=4)
+    with world.open() as session:
+        totals = " UNION ALL ".join(f"SELECT members FROM engagements WHERE n = {n}" for n in range(5))
+        for sql, kinds in (
+            (totals, ["total", "total"]),
+            (
+                f"SELECT market, members FROM engagements GROUP BY market UNION ALL {LISTED} HAVING members > 9",
+                ["top_k", "top_k"],
+            ),
+        ):
+            with pytest.raises(BudgetExhausted) as refused:
+                session.ask({"sql": sql}, analyst="anna")
+            assert refused.value.longest is None
+            assert [each["type"] for each in refused.value.instead] == kinds
+            for each in refused.value.instead:
+                assert session.estimate(each, analyst="anna").charge.worst.information <= 4
+            assert spent(session, "anna") == NOTHING
+        assert session.ask(refused.value.instead[0], analyst="anna").receipt.charge.information <= 4
+
+
 def test_a_failure_between_two_cores_keeps_both_reserved_and_asking_again_is_free(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
