@@ -39,8 +39,11 @@ def test_a_statement_is_its_parts(world: World):
         assert receipt.charge == sum_of(part.charge for part in receipt.parts) == spent(session, "anna")
         assert estimate.charge.worst == sum_of(part.charge.worst for part in estimate.parts) == receipt.charge
         assert receipt.digest == join_digests([part.digest for part in receipt.parts])
-        assert (receipt.left, receipt.repeat, receipt.error95) == (receipt.parts[-1].left, False, {})
-        assert answer.has_note("no-interval")
+        assert (receipt.left, receipt.repeat) == (receipt.parts[-1].left, False)
+        members, shares = (part.error95 for part in receipt.parts)
+        assert receipt.error95 == {"people": members["members"], "shares": shares["shares"]} == estimate.error95
+        assert receipt.measures == ["shares"]
+        assert not answer.has_note("no-interval")
         alone = [session.ask(sql, analyst="anna") for sql in (PEOPLE, SHARES)]
         assert [each.receipt.repeat for each in alone] == [True, True]
         by_region = [{row["region"]: row for row in each.rows} for each in alone]
@@ -55,6 +58,39 @@ def test_a_statement_is_its_parts(world: World):
         assert [*again.receipt.parts[0].error95] == ["members"]
         assert "2 questions" in str(answer)
         assert session.estimate(BOTH, analyst="anna").charge.worst == NOTHING
+
+
+def test_an_interval_goes_where_it_is_known_and_no_further(world: World):
+    people = "SELECT COUNT(DISTINCT member_id) FROM engagements"
+    regions = f"SELECT region, people, ({people}) AS everyone, ({people} WHERE n > 3) AS few FROM ({PEOPLE}) t"
+    parts = "people, people - everyone AS d, people + everyone - 2 * few AS e, people / everyone AS share, everyone"
+    with world.open() as session:
+        answer = session.ask(f"WITH t AS ({regions}) SELECT region, {parts} FROM t", analyst="anna")
+        errors, one = answer.receipt.error95, answer.receipt.parts[0].error95["members"]
+        assert errors.keys() == {"people", "d", "e", "everyone"}
+        assert errors["people"] == errors["everyone"] == one
+        assert 1.3 * one < errors["d"] < 1.6 * one
+        assert 4 * one < errors["e"] < 6 * one
+        assert answer.receipt.signed == ["d", "e"]
+        assert [note.code for note in answer.notes] == ["no-interval"]
+        assert "share" in answer.lines()["rows"]
+        frame = answer.to_pandas()
+        assert (frame["d_high"] - frame["d"] == errors["d"]).all()
+        # at most three rows: LIMIT 4 leaves out none
+        for end, known in (("LIMIT 4", True), ("LIMIT 3", False), ("WHERE people > 0", False), ("ORDER BY d", True)):
+            shaped = f"WITH t AS ({regions}), u AS (SELECT region, {parts} FROM t) SELECT * FROM u {end}"
+            asked = session.ask(shaped, analyst="anna")
+            assert bool(asked.receipt.error95) == known, end
+            estimate = session.estimate(shaped, analyst="anna").error95
+            assert estimate == ({} if "LIMIT" in end else asked.receipt.error95)
+        pair = "SELECT a.people AS x, a.people - b.people AS y FROM ({}) a JOIN ({}) b USING ({})"
+        picked = pair.format(ARTICLES, ARTICLES.replace("GROUP", "WHERE n > 3 GROUP"), "article")
+        assert session.ask(picked, analyst="anna").receipt.error95.keys() == {"x", "y"}
+        titles = "SELECT job_title, members AS people FROM engagements WHERE n > {} GROUP BY job_title"
+        above = pair.format(titles.format(1), titles.format(3), "job_title")
+        joined = session.ask(above, analyst="anna")  # what stands above a threshold is there because of its noise
+        assert joined.receipt.error95 == {}
+        assert joined.has_note("no-interval")
 
 
 def test_a_core_that_is_paid_for_is_not_paid_for_again_in_any_statement(world: World):

@@ -40,6 +40,7 @@ from sfumato.mechanisms import MECHANISMS, Mechanism, Step, context
 from sfumato.mechanisms.group_measures import GroupCount
 from sfumato.mechanisms.known_domain import KnownNoise, PublicGroups
 from sfumato.mechanisms.mechanism import Ranking, ShownSizes
+from sfumato.mechanisms.noise import Noise
 from sfumato.query.counting import Counting, count_query
 from sfumato.query.expressions.derive import image, image_of_range
 from sfumato.query.expressions.tree import ColumnValue, Expression, LookedUp, columns_in, lookups_in, spell
@@ -155,6 +156,22 @@ class Plan:
             return self.selecting.shown(self.error95 or 0)
         groups = len(self.domain) if self.domain and isinstance(self.mechanism, KnownNoise) else released
         return self.selecting.shown(self.mechanism.noise.half_width(float(1 - Fraction(shown, 20 * groups))))
+
+    def law_of(self, measure: str) -> tuple[Noise, Fraction] | None:
+        """The law of the noise of a count or a sum, and what one of it stands for; None for other measures."""
+        if self.selecting is not None and measure == self.measure:
+            return (self.mechanism.noise, self.selecting.step) if self.counts else None
+        draws = (each for each in self.further if isinstance(each.exact, Measure) and each.exact.name == measure)
+        found = next(draws, None)
+        if found is None or not isinstance(found.exact, Measure) or not isinstance(found.measure, GroupCount):
+            return None
+        return found.measure.laws["count"], found.exact.step
+
+    def is_chosen_by(self, measure: str) -> bool:
+        """Whether the groups are there because of the very noise that a measure has."""
+        is_first_of = isinstance(self.mechanism, KnownNoise) and self.domain is not None and self.k < len(self.domain)
+        is_above = self.domain is None and self.mechanism.name != "unknown_gumbel"
+        return measure == self.measure and (is_first_of or is_above)
 
     @property
     def measures(self) -> list[str]:
