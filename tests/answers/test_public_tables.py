@@ -65,6 +65,40 @@ def test_an_answer_has_the_names_of_the_statement_and_its_repeat_is_free(public:
     assert public.ask(question.sql, analyst="anna").receipt.repeat
 
 
+def test_measures_of_values_of_joined_rows(tmp_path: Path):
+    """By what is looked up, filtered by that, and by a private key: close to the truth, and paid for once."""
+    world = new_public_world(tmp_path / "world")
+    text = world.path.read_text().replace('n = { type = "integer" }', "n = { min = 0, max = 8, max_per_unit = 3 }")
+    world.path.write_text(text.replace('visits = { sum = "n", max_per_unit = 20 }', ""))
+    measures = (
+        "COUNT(DISTINCT member_id) AS people, AVG(n) AS mean, SUM(n) AS total, STDDEV(n) AS spread, COUNT(n) AS seen"
+    )
+    statements = [
+        (f"SELECT topic, {measures} {JOINED} GROUP BY topic", 2),
+        (f"SELECT topic, {measures} FROM engagements LEFT JOIN articles USING (article) GROUP BY topic", 2),
+        (f"SELECT region, {measures} {JOINED} WHERE length < 9 GROUP BY region", 3),
+        (f"SELECT {measures} {JOINED} WHERE topic = 'pets'", 1),
+        (f"SELECT article, {measures} {JOINED} WHERE topic = 'tax' GROUP BY article ORDER BY people DESC LIMIT 3", 3),
+    ]
+    with world.open() as session, duckdb.connect(str(world.database), read_only=True) as connection:
+        for sql, rows in statements:
+            answer = session.ask(sql, analyst="anna")
+            keys = [name for name in answer.columns if name in ("topic", "region", "article")]
+            found = connection.execute(
+                f"SELECT {', '.join(answer.columns)} FROM ({sql.replace('LIMIT 3', '')}) AS t"
+            ).fetchall()
+            true = {row[: len(keys)]: dict(zip(answer.columns, row, strict=True)) for row in found}
+            assert len(answer.rows) == rows
+            for row in answer.rows:
+                exact = true[tuple(row[key] for key in keys)]
+                for name, error in answer.receipt.error95.items():
+                    assert abs(row[name] - float(exact[name])) <= 4 * error, (sql, name)
+            assert session.ask(sql, analyst="anna").receipt.repeat
+        for question in session.questions("anna").rows:
+            assert session.ask(question.sql, analyst="anna").receipt.repeat
+            assert session.ask(question.request, analyst="anna").receipt.repeat
+
+
 def test_public_tables_are_told_of_and_do_not_count_people(public: Session):
     [told] = public.tables("anna").public
     assert (told.table, told.key, [each["name"] for each in told.columns]) == (
