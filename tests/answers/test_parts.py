@@ -14,7 +14,7 @@ import pytest
 
 from sfumato.accounting import NOTHING, Charge
 from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.errors import BudgetExhausted, Conflict, EngineFailed
+from sfumato.errors import BudgetExhausted, Conflict, EngineFailed, NotFound
 from sfumato.ledger import IdempotentCall
 from sfumato.statements import join_digests
 from tests.answers.test_kills import instrument, places
@@ -52,6 +52,8 @@ def test_a_statement_is_its_parts(world: World):
             assert row["shares"] == by_region[1][row["region"]]["shares"]
         for part in receipt.parts:
             assert session.recall(part.digest, analyst="anna").receipt == part
+        with pytest.raises(NotFound, match=r"recalled by its own digest, which is in receipt\.parts"):
+            session.recall(receipt.digest, analyst="anna")
         assert {row.digest for row in session.questions("anna").rows} == {part.digest for part in receipt.parts}
         again = session.ask(BOTH, analyst="anna")
         assert (again.rows, again.receipt.repeat, again.receipt.charge) == (answer.rows, True, NOTHING)

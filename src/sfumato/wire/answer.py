@@ -132,7 +132,8 @@ class Receipt(ReceiptCore, frozen=True, kw_only=True):
         list[Receipt],
         Meta(
             description="Of a statement with several questions, the receipt of each. Then `charge` is their sum, and "
-            "`digest` the SHA-256 of their digests, one per line; the digest of a part is that of an answer."
+            "`digest` the SHA-256 of their digests, one per line. It names these questions together, and no stored "
+            "answer: GET /v1/answers/{digest} takes the digests of the parts."
         ),
     ] = field(default_factory=list)
 
