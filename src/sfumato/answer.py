@@ -205,6 +205,7 @@ def _reveal(planned: PlannedRequest, revealed: dict[str, StoredAnswer], payload:
         error95=errors,
         data_version=plan.data_version,
         digest=plan.digest,
+        public_versions=plan.public_versions if plan.counting.expressions else {},
         visible=visible and Visible(*visible),
         signed=signed,
         measures=[name for name in columns if name not in plan.columns and name != plan.measure],

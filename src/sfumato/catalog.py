@@ -14,12 +14,12 @@ from sfumato.engines import ColumnType, Engine, open_engine
 from sfumato.engines.places import public_places, table_places
 from sfumato.errors import ConfigError, EngineFailed, NeedsRestart, NotSupported
 from sfumato.query.filters import canonical_filter
-from sfumato.query.policy import MAX_DOMAIN, Policy, TablePolicy
+from sfumato.query.policy import MAX_DOMAIN, Column, Policy, TablePolicy
 from sfumato.query.predicate import EVERYTHING, Predicate
 from sfumato.query.public import MAX_PUBLIC_ROWS, PublicTable, read_public_rows
 from sfumato.query.sql import read_filter
 from sfumato.query.values import json_value
-from sfumato.wire import ColumnInfo, MeasureInfo, PublicColumn, PublicRow, TableRow
+from sfumato.wire import ColumnBounds, ColumnInfo, MeasureInfo, PublicColumn, PublicRow, TableRow
 
 MAX_ENTITIES = 1_000_000
 
@@ -291,16 +291,24 @@ def describe_tables(policy: Policy) -> tuple[list[TableRow], list[PublicRow]]:
     return [_describe(table) for table in policy.tables.values()], public
 
 
+def _describe_column(column: Column) -> ColumnInfo:
+    domain: Any = "unknown" if column.domain is None else [json_value(value) for value in column.domain]
+    info = ColumnInfo(name=column.name, type=column.type, domain=domain, max_groups=column.max_groups)
+    if (bounds := bounds_info(column)) is not None:
+        info["bounds"] = bounds
+    return info
+
+
+def bounds_info(column: Column) -> ColumnBounds | None:
+    """The bounds of a column as they travel; None where it has none."""
+    if column.bounds is None:
+        return None
+    low, high, step = column.bounds.texts()
+    return ColumnBounds(min=low, max=high, step=step, max_per_unit=column.bounds.max_per_unit)
+
+
 def _describe(table: TablePolicy) -> TableRow:
-    columns = [
-        ColumnInfo(
-            name=column.name,
-            type=column.type,
-            domain="unknown" if column.domain is None else [json_value(value) for value in column.domain],
-            max_groups=column.max_groups,
-        )
-        for column in table.columns.values()
-    ]
+    columns = [_describe_column(column) for column in table.columns.values()]
     measures = [
         MeasureInfo(name=measure.name, counts=measure.counts, max_per_unit=measure.max_per_unit)
         for measure in table.measures.values()

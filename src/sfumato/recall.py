@@ -17,6 +17,10 @@ from sfumato.ledger.questions import Sight, list_questions
 from sfumato.ledger.types import KeptRequest, Movements, moment_text
 from sfumato.wire import Answer, Questions, StoredAnswer
 
+NO_ANSWER = (
+    "there is no such answer; ask again, which is free where it was answered before. Of a statement with several "
+    "questions, each is recalled by its own digest, which is in receipt.parts"
+)
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -44,7 +48,7 @@ class Recalls:
             paying = partial(self._paying, analyst)
             settled = self._ledger.recall(self._own(analyst), digest, paying, now, allowed=allowed)
         if settled is None:
-            raise NotFound("there is no such answer; ask again, which is free where it was answered before")
+            raise NotFound(NO_ANSWER)
         stored = StoredAnswer.from_json(settled.body)
         return (stored if finish is None else finish(stored)).complete(settled)
 

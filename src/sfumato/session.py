@@ -12,6 +12,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
 
 from msgspec.structs import replace as replace_fields
@@ -55,8 +56,8 @@ from sfumato.query.sql import bind_request, read_public
 from sfumato.recall import Recalls, read_cursor
 from sfumato.reports import Reports
 from sfumato.reports.reseal import Reseal
-from sfumato.spending import Runtime, forfeit, reserve_together
-from sfumato.statements import CHANGED, count_answers, join_answers, join_estimates
+from sfumato.spending import Runtime, forfeit
+from sfumato.statements import CHANGED, count_answers, join_answers, join_estimates, reserve_parts
 from sfumato.wire import (
     Answer,
     BudgetReport,
@@ -92,7 +93,7 @@ class Session(Oversight):
     ) -> None:
         """Open a configuration. Requests that were reserved and never answered are finished first."""
         self.config = config if isinstance(config, Config) else load_config(config)
-        self._clock = clock or _utc_now
+        self._clock = clock or partial(datetime.now, UTC)
         key = noise_key.read_key(self.config.key_file)
         self._catalog = Catalog(self.config)
         self._ledger: Ledger | None = None
@@ -157,7 +158,8 @@ class Session(Oversight):
             planned = planned.under(call)
         if not planned.parts:
             return answer(planned, self._runtime, now) if call is None else self._buy(planned, analyst, now)
-        reserve_together([part.debit for part in planned.parts], self._runtime.ledger, now)
+        again = partial(self._planner.plan, analyst=analyst, now=now)
+        reserve_parts(planned, request, self.ledger, now, lambda other: self._cheapest(again(other)))
         return join_answers(planned, [self._buy(part, analyst, now, resume=True) for part in planned.parts])
 
     def _buy(self, planned: PlannedRequest, analyst: str, now: datetime, *, resume: bool = False) -> Answer:
@@ -494,7 +496,3 @@ class Session(Oversight):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

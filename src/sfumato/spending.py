@@ -162,14 +162,18 @@ def spend(purchase: Purchase, ledger: Ledger, flights: SingleFlight, now: dateti
             if not debit.draws:
                 raise EngineFailed(purchase.failure)
             reserved = again  # the other thread may have bought less
-        try:
-            payloads = purchase.payloads(reserved) if debit.draws else [purchase.compute(reserved.nonce)]
-        except Exception:
-            payloads = []
-        flights.record(debit.atom, succeeded=bool(payloads))
-        if not payloads:
-            raise EngineFailed(purchase.failure)
-        return payments.settle(ledger, debit, reserved, payloads[0], reveal, now, payloads[1:])
+        while True:
+            try:
+                payloads = purchase.payloads(reserved) if debit.draws else [purchase.compute(reserved.nonce)]
+            except Exception:
+                payloads = []
+            flights.record(debit.atom, succeeded=bool(payloads))
+            if not payloads:
+                raise EngineFailed(purchase.failure)
+            settled = payments.settle(ledger, debit, reserved, payloads[0], reveal, now, payloads[1:])
+            if isinstance(settled, Settled):
+                return settled
+            reserved = settled  # another process has stored the atom over other rows, so only its draws are computed
 
 
 @without_frames

@@ -127,6 +127,55 @@ def test_the_stated_error_holds_as_often_as_it_says(name: str, noise: str, tmp_p
     assert np.mean(shares) >= least_mean(0.95, RUNS)
 
 
+COUNTS = "SELECT {key}, {n} AS n FROM visits WHERE roll <> {run} GROUP BY {key}"
+FEWER = COUNTS.replace("GROUP BY", "AND roll < 900 GROUP BY")
+ALONE = "(SELECT {n} FROM visits WHERE roll <> {run} AND roll < 800)"
+FIRST = "ORDER BY 2 DESC LIMIT 25"
+SUMS = {  # statements with several questions, with the column that they are by
+    "a difference": (f"SELECT a.place, a.n - b.n AS d FROM ({COUNTS}) a JOIN ({FEWER}) b USING (place)", "place"),
+    "a list and a total": (f"SELECT place, 2 * n - {ALONE} AS d, n AS e FROM ({COUNTS}) t", "place"),
+    "three counts": (
+        f"SELECT a.place, a.n + b.n - {ALONE} AS d FROM ({COUNTS}) a LEFT JOIN ({FEWER}) b USING (place)",
+        "place",
+    ),
+    "one below the other": (f"{COUNTS} UNION ALL SELECT 'all', {ALONE.strip('()').removeprefix('SELECT ')}", "place"),
+    "rows of one list": (
+        f"WITH t AS ({COUNTS}) SELECT a.place AS p, b.place AS q, a.n - b.n AS d, {ALONE} AS e "
+        "FROM t a JOIN t b ON a.place > b.place",
+        "place",
+    ),
+    "picks": (
+        f"SELECT a.room, a.n - b.n AS d FROM ({COUNTS} {FIRST}) a JOIN ({FEWER} {FIRST}) b USING (room)",
+        "room",
+    ),
+}
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("name", SUMS)
+def test_the_error_of_a_sum_of_several_counts_holds_as_often_as_it_says(name: str, noise: str, tmp_path: Path) -> None:
+    """All keys are public, so the same statement over the rows themselves has the true numbers."""
+    text, key = SUMS[name]
+    shares = []
+    rows = str(tmp_path / "home" / "rows.duckdb")
+    with opened(tmp_path, noise) as session, duckdb.connect(rows, read_only=True) as connection:
+        for run in range(RUNS):
+            sql = text.format(key=key, n="COUNT(DISTINCT person)", run=run)
+            answer = session.ask(sql, analyst="anna")
+            assert answer.receipt.error95
+            keys = [column for column in answer.columns if column not in answer.receipt.error95]
+            names = ", ".join([*keys, *answer.receipt.error95])
+            found = connection.execute(f"SELECT {names} FROM ({sql.replace(FIRST, '')}) AS t")
+            true = {row[: len(keys)]: row[len(keys) :] for row in found.fetchall()}
+            held = [
+                abs(row[column] - true[tuple(row[key] for key in keys)][place]) <= error
+                for row in answer.rows
+                for place, (column, error) in enumerate(answer.receipt.error95.items())
+            ]
+            shares.append(float(np.mean(held or [True])))
+    assert np.mean(shares) >= least_mean(0.95, RUNS)
+
+
 def test_the_error_of_one_count_is_too_small_for_those_that_noise_put_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

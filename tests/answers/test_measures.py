@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
 from sfumato.accounting import NOTHING, Charge
+from sfumato.cli import main
 from sfumato.engines import Engine
 from sfumato.errors import BudgetExhausted, EngineFailed, LedgerSetBack, NotSupported, SfumatoError
+from sfumato.ledger import Debit, Ledger, Reserved, Settled, payments
 from sfumato.query.request import TopK, Total
 from sfumato.session import Session
+from sfumato.wire import Answer
 from sfumato.wire import notes as codes
 from tests.helpers.worlds import World, new_world, spent
 
@@ -48,6 +53,23 @@ def units(session: Session, sql: str, analyst: str = "anna") -> int:
 def exact(world: World, sql: str) -> list[tuple[object, ...]]:
     with duckdb.connect(str(world.database), read_only=True) as connection:
         return connection.execute(sql).fetchall()
+
+
+def test_the_bounds_of_a_column_are_shown_where_columns_are(world: World, session: Session) -> None:
+    bounds = {"min": "0", "max": "8", "step": "1", "max_per_unit": 3}
+    columns = {each["name"]: each for each in session.tables("anna").rows[0].columns}
+    assert columns["n"]["bounds"] == bounds
+    assert "bounds" not in columns["article"]
+    words = "averaged from 0 to 8 in steps of 1, at most 3 values per person and group"
+    assert words in str(session.tables())
+    described = {row["column_name"]: row for row in session.ask("DESCRIBE engagements", analyst="anna").rows}
+    assert described["n"]["description"] == f"any value; {words}"
+    assert "averaged" not in str(described["article"]["description"])
+    check = ["policy", "check", "--config", str(world.path)]
+    assert words in CliRunner().invoke(main, check, env={"COLUMNS": "400"}).output
+    [table] = json.loads(CliRunner().invoke(main, [*check, "--json"]).output)["tables"]
+    checked = {each["name"]: each["bounds"] for each in table["columns"]}
+    assert checked == dict.fromkeys(columns, None) | {"n": bounds}
 
 
 def test_a_mean_shares_the_rows_that_are_paid_for(session: Session) -> None:
@@ -215,6 +237,40 @@ def test_all_is_reserved_together_and_a_refusal_offers_what_fits(world: World) -
         assert spent(session, "anna") == NOTHING
         answer = session.ask(refused.value.instead[0], analyst="anna")
         assert (answer.receipt.charge, len(answer.rows)) == (Charge(16, 1), 5)
+
+
+@pytest.mark.parametrize(("analyst", "sql"), [("olga", WITH_MEAN), ("anna", LIST), ("olga", LIST)])
+def test_who_computes_the_core_over_other_rows_later_shows_what_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch, analyst: str, sql: str
+) -> None:
+    """One draw is stored. That of the later process was computed with the same noise over other rows: it is void."""
+    settle, made = payments.settle, list[str]()
+
+    def settle_late(ledger: Ledger, debit: Debit, reserved: Reserved, payload: str, *more: Any) -> Settled | Reserved:
+        if not made:
+            made.append(payload)
+            made.extend(more[2])
+            world.write_rows(seed=2)
+            with world.open() as other:
+                earlier.append(other.ask(sql, analyst=analyst))
+        return settle(ledger, debit, reserved, payload, *more)
+
+    earlier = list[Answer]()
+    monkeypatch.setattr(payments, "settle", settle_late)
+    with world.open() as session:
+        late = session.ask(WITH_MEAN, analyst="anna")
+        assert session.ledger.verify() == []
+        assert session.ledger.reservations() == []
+        assert [(row["article"], row["people"]) for row in late.rows] == [
+            (row["article"], row["people"]) for row in earlier[0].rows
+        ]
+        stored = str(world.tables()["atoms"])
+        assert all(payload not in stored for payload in made)
+        again = session.ask(WITH_MEAN, analyst="anna")
+        assert (again.receipt.repeat, again.rows) == (True, late.rows)
+        assert spent(session, "anna") == Charge(61, 1)
+        if sql == WITH_MEAN:
+            assert late.rows == earlier[0].rows
 
 
 def test_a_failure_keeps_the_reservation_and_a_repeat_costs_no_more(

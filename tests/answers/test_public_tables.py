@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -11,6 +11,7 @@ import pytest
 
 from sfumato.errors import ConfigError, NotSupported
 from sfumato.ledger.policy_trail import settings_in_force
+from sfumato.query.versions import next_version
 from sfumato.session import Session
 from tests.helpers.worlds import NOW, World, new_world
 
@@ -62,6 +63,40 @@ def test_an_answer_has_the_names_of_the_statement_and_its_repeat_is_free(public:
     assert "lookup(article, articles.topic)" in question.sql
     assert public.ask(question.request, analyst="anna").receipt.repeat
     assert public.ask(question.sql, analyst="anna").receipt.repeat
+
+
+def test_measures_of_values_of_joined_rows(tmp_path: Path):
+    """By what is looked up, filtered by that, and by a private key: close to the truth, and paid for once."""
+    world = new_public_world(tmp_path / "world")
+    text = world.path.read_text().replace('n = { type = "integer" }', "n = { min = 0, max = 8, max_per_unit = 3 }")
+    world.path.write_text(text.replace('visits = { sum = "n", max_per_unit = 20 }', ""))
+    measures = (
+        "COUNT(DISTINCT member_id) AS people, AVG(n) AS mean, SUM(n) AS total, STDDEV(n) AS spread, COUNT(n) AS seen"
+    )
+    statements = [
+        (f"SELECT topic, {measures} {JOINED} GROUP BY topic", 2),
+        (f"SELECT topic, {measures} FROM engagements LEFT JOIN articles USING (article) GROUP BY topic", 2),
+        (f"SELECT region, {measures} {JOINED} WHERE length < 9 GROUP BY region", 3),
+        (f"SELECT {measures} {JOINED} WHERE topic = 'pets'", 1),
+        (f"SELECT article, {measures} {JOINED} WHERE topic = 'tax' GROUP BY article ORDER BY people DESC LIMIT 3", 3),
+    ]
+    with world.open() as session, duckdb.connect(str(world.database), read_only=True) as connection:
+        for sql, rows in statements:
+            answer = session.ask(sql, analyst="anna")
+            keys = [name for name in answer.columns if name in ("topic", "region", "article")]
+            found = connection.execute(
+                f"SELECT {', '.join(answer.columns)} FROM ({sql.replace('LIMIT 3', '')}) AS t"
+            ).fetchall()
+            true = {row[: len(keys)]: dict(zip(answer.columns, row, strict=True)) for row in found}
+            assert len(answer.rows) == rows
+            for row in answer.rows:
+                exact = true[tuple(row[key] for key in keys)]
+                for name, error in answer.receipt.error95.items():
+                    assert abs(row[name] - float(exact[name])) <= 4 * error, (sql, name)
+            assert session.ask(sql, analyst="anna").receipt.repeat
+        for question in session.questions("anna").rows:
+            assert session.ask(question.sql, analyst="anna").receipt.repeat
+            assert session.ask(question.request, analyst="anna").receipt.repeat
 
 
 def test_public_tables_are_told_of_and_do_not_count_people(public: Session):
@@ -147,6 +182,41 @@ def test_a_new_version_of_a_public_table_is_read_and_makes_another_question(tmp_
             digests.append(answer.receipt.digest)
     assert digests[0] == digests[1] != digests[2]
     assert {row["topic"] for row in answer.rows} == {"pets", "cars"}
+
+
+@pytest.mark.parametrize(
+    ("own", "public", "day"),
+    [
+        ("fixed", 'version = "daily"', date(2026, 11, 16)),
+        ("monthly", 'version = "weekly"', date(2026, 11, 16)),
+        ("daily", 'version = "monthly"', date(2026, 11, 16)),
+        ("fixed", 'version = { value = "1" }', None),
+    ],
+)
+def test_it_costs_again_when_the_first_version_behind_it_ends(
+    tmp_path: Path, own: str, public: str, day: date | None
+) -> None:
+    world = new_public_world(tmp_path / "world", more=public)
+    world.path.write_text(world.path.read_text().replace('version = { value = "v1" }', f'version = "{own}"'))
+    joined = f"SELECT topic, members {JOINED} GROUP BY topic"
+    with world.open() as session:
+        first = session.ask(joined, analyst="anna")
+        assert first.receipt.pays_again == day
+        assert [*first.receipt.public_versions] == ["articles"]
+        assert f"articles {first.receipt.public_versions['articles']}" in first.lines()["data"]
+        assert session.recall(first.receipt.digest, analyst="anna").receipt == first.receipt
+        assert type(first).from_dict(first.to_dict()) == first
+        alone = session.ask("SELECT members FROM engagements", analyst="anna").receipt
+        assert alone.pays_again == next_version(alone.data_version)
+        assert not alone.public_versions
+        both = session.ask(f"{joined} UNION ALL SELECT region, members FROM engagements GROUP BY 1", analyst="anna")
+        assert both.receipt.pays_again == day
+    if day is None:
+        return
+    midnight = datetime.combine(day, datetime.min.time(), UTC)
+    for moment, costs in ((midnight - timedelta(microseconds=1), False), (midnight, True)):
+        with world.open(moment) as session:
+            assert bool(session.ask(joined, analyst="anna").receipt.charge) == costs
 
 
 def test_what_is_public_is_part_of_the_policy_trail(public: Session):

@@ -108,6 +108,7 @@ def describe_report(policy: ReportPolicy) -> dict[str, Any]:
 
 def describe_table(table: TablePolicy, policy: Policy, config: Config) -> dict[str, Any]:
     """A table; of a total and per column, the mechanisms of a question. Budgets may differ in their noise."""
+    from sfumato.catalog import bounds_info
     from sfumato.query.plan import plan
     from sfumato.query.request import Histogram, Total
 
@@ -127,6 +128,7 @@ def describe_table(table: TablePolicy, policy: Policy, config: Config) -> dict[s
                 "type": column.type,
                 "values": None if column.domain is None else len(column.domain),
                 "max_groups": column.max_groups,
+                "bounds": bounds_info(column),
                 "mechanisms": mechanisms(column.name),
             }
             for column in table.columns.values()

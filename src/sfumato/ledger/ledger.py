@@ -31,7 +31,7 @@ from datetime import date, datetime
 from typing import Any, Self
 
 from sfumato.accounting import NOTHING, Charge, total_charge
-from sfumato.errors import ConfigError, InvalidArgument, LedgerFailed, LedgerSetBack
+from sfumato.errors import BudgetExhausted, ConfigError, InvalidArgument, LedgerFailed, LedgerSetBack
 from sfumato.ledger import rules
 from sfumato.ledger.audit import differences
 from sfumato.ledger.fence import Fence, Mark
@@ -245,6 +245,15 @@ class Ledger:
                 fits = all(rules.fits(*terms, now) for terms in each)
                 longest, most = (middle, most) if fits else (longest, middle)
         return longest or None
+
+    def fit_together(self, debits: Sequence[Debit], now: datetime) -> bool:
+        """Whether every account could pay for all of these requests now."""
+        with self.reading() as books:
+            try:
+                rules.check_together(books, debits, now)
+            except BudgetExhausted:
+                return False
+        return True
 
     def history(self, analyst: str | None, *, before: int | None = None, rows: int = 100) -> History:
         """What the requests of an analyst (None: of all) did to the accounts, the latest first."""

@@ -115,11 +115,12 @@ def settle(
     reveal: Reveal,
     now: datetime,
     drawn: Sequence[str] = (),
-) -> Settled:
+) -> Settled | Reserved:
     """Store the atom and its further draws, unless they are stored already; charge and store the answer.
 
     `payload` and those of further draws, `drawn`, were made with the nonces of `reserved`. If a recovery has renewed a
-    nonce since, the draw is void. So are further draws over other rows than those that are stored by now.
+    nonce since, the draw is void. So are further draws over other rows than those that another process has stored by
+    now: where one of them is not stored, nothing is settled, and it has to be computed over what is: `Reserved`.
     """
     with ledger.writing() as books:
         settled = rules.repeat(books, debit, now)
@@ -128,8 +129,8 @@ def settle(
             if held is None or atom is None:
                 raise LedgerFailed(SUPERSEDED)
             now_stored = [(bytes.fromhex(atom[0]), atom[1]), *(_read_draws(books, debit) if debit.draws else ())]
-            if debit.draws and atom[1] not in (None, payload):
-                raise LedgerFailed(SUPERSEDED)
+            if debit.draws and atom[1] not in (None, payload) and None in [stored for _, stored in now_stored]:
+                return Reserved(*now_stored[0], tuple(now_stored[1:]))
             names = (debit.atom, *(drawn for _, drawn in debit.draws))
             nonces = (reserved.nonce, *(nonce for nonce, _ in reserved.draws))
             payloads = payload, *drawn

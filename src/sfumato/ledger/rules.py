@@ -279,8 +279,8 @@ def reserve(books: Books, debit: Debit, now: datetime) -> Reservation:
     return joined
 
 
-def reserve_together(books: Books, debits: Sequence[Debit], now: datetime) -> None:
-    """Reserve all of several requests, or raise `BudgetExhausted`: an account is checked with what it pays for all."""
+def check_together(books: Books, debits: Sequence[Debit], now: datetime) -> None:
+    """Raise `BudgetExhausted` unless each account can pay what all of several requests cost it."""
     open_debits = [debit for debit in {debit.digest: debit for debit in debits}.values() if not _is_held(books, debit)]
     sums: dict[str, tuple[Account, Charge]] = {}
     for account, charge in (pair for debit in open_debits for pair in costs(books, debit)):
@@ -290,6 +290,11 @@ def reserve_together(books: Books, debits: Sequence[Debit], now: datetime) -> No
         if not fits(account, balance, charge, now):
             left = standing(account, balance, now)
             raise BudgetExhausted(charge, left.left, account.name, left.resets)
+
+
+def reserve_together(books: Books, debits: Sequence[Debit], now: datetime) -> None:
+    """Reserve all of several requests, or raise `BudgetExhausted`: an account is checked with what it pays for all."""
+    check_together(books, debits, now)
     for debit in debits:
         new = debit.call and new_call(books, debit, debit.call)
         is_repeat = repeat(books, debit, now) is not None

@@ -193,7 +193,8 @@ def _describe(table: TablePolicy) -> Iterator[tuple[str, str, str]]:
     """The columns of a table, its privacy unit and its measures: name, type and meaning."""
     for column in table.columns.values():
         values = "any value" if column.domain is None else f"one of {len(column.domain)} values"
-        yield column.name, TYPES[column.type].postgres, values
+        averaged = "" if column.bounds is None else f"; averaged from {column.bounds}"
+        yield column.name, TYPES[column.type].postgres, f"{values}{averaged}"
     # The policy has no type for it, because it can only be counted.
     yield table.privacy_unit, "unknown", f"the privacy unit: COUNT(DISTINCT {table.privacy_unit})"
     for measure in table.measures.values():

@@ -40,9 +40,10 @@ from sfumato.mechanisms import MECHANISMS, Mechanism, Step, context
 from sfumato.mechanisms.group_measures import GroupCount
 from sfumato.mechanisms.known_domain import KnownNoise, PublicGroups
 from sfumato.mechanisms.mechanism import Ranking, ShownSizes
+from sfumato.mechanisms.noise import Noise
 from sfumato.query.counting import Counting, count_query
 from sfumato.query.expressions.derive import image, image_of_range
-from sfumato.query.expressions.tree import ColumnValue, LookedUp, columns_in, lookups_in, spell
+from sfumato.query.expressions.tree import ColumnValue, Expression, LookedUp, columns_in, lookups_in, spell
 from sfumato.query.filters import canonical_filter, check_functions
 from sfumato.query.measures import FurtherDraw, find_draws, find_selecting, measure_fields, order_measures
 from sfumato.query.policy import MAX_DOMAIN, Column, GroupNumber, Measure, Policy, Prices, TablePolicy
@@ -156,6 +157,22 @@ class Plan:
         groups = len(self.domain) if self.domain and isinstance(self.mechanism, KnownNoise) else released
         return self.selecting.shown(self.mechanism.noise.half_width(float(1 - Fraction(shown, 20 * groups))))
 
+    def law_of(self, measure: str) -> tuple[Noise, Fraction] | None:
+        """The law of the noise of a count or a sum, and what one of it stands for; None for other measures."""
+        if self.selecting is not None and measure == self.measure:
+            return (self.mechanism.noise, self.selecting.step) if self.counts else None
+        draws = (each for each in self.further if isinstance(each.exact, Measure) and each.exact.name == measure)
+        found = next(draws, None)
+        if found is None or not isinstance(found.exact, Measure) or not isinstance(found.measure, GroupCount):
+            return None
+        return found.measure.laws["count"], found.exact.step
+
+    def is_chosen_by(self, measure: str) -> bool:
+        """Whether the groups are there because of the very noise that a measure has."""
+        is_first_of = isinstance(self.mechanism, KnownNoise) and self.domain is not None and self.k < len(self.domain)
+        is_above = self.domain is None and self.mechanism.name != "unknown_gumbel"
+        return measure == self.measure and (is_first_of or is_above)
+
     @property
     def measures(self) -> list[str]:
         """The measures that are asked for besides the first."""
@@ -171,6 +188,12 @@ class Plan:
         further = {"further": [[draw.atom, *draw.shown] for draw in self.further]} if self.further else {}
         encoded = context(atom=self.atom, measure=self.measure, k=self.k, counts=self.counts, **further)
         return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+
+    @property
+    def public_versions(self) -> dict[str, str]:
+        """The versions of the public tables whose rows it looks up, by the names of these tables."""
+        found = lookups_in(*(tree for _, tree in self.counting.expressions))
+        return {node.public.name: node.public.version for node in sorted(found, key=lambda node: node.public.name)}
 
     @property
     def request(self) -> dict[str, Any]:
@@ -309,7 +332,12 @@ def _domains(columns: Sequence[Column], where: Predicate, table: TablePolicy) ->
         if isinstance(tree, LookedUp) and tree.column == tree.public.key and isinstance(tree.arguments[0], ColumnValue):
             forced.setdefault(tree.arguments[0].name, forced[name])  # the key there is what it was looked up by
     by_column = [
-        _values(each, forced[each.name]) if each.name in forced else _follow(each, forced, table) for each in columns
+        _values(each, forced[each.name])
+        if each.name in forced
+        else each.domain
+        if each.expression is None
+        else _follow(each, each.expression, forced, table)
+        for each in columns
     ]
     public = [values for values in by_column if values is not None]
     if len(public) < len(by_column):
@@ -321,17 +349,19 @@ def _domains(columns: Sequence[Column], where: Predicate, table: TablePolicy) ->
     raise NotSupported(f"these columns have more than {MAX_DOMAIN} combinations; group by fewer of them", field="by")
 
 
-def _follow(column: Column, forced: Mapping[str, Values], table: TablePolicy) -> tuple[Value, ...] | None:
-    """The public values of a column that the filter does not name: they follow from those that it does name."""
-    if column.expression is None or not (sources := columns_in(column.expression)).keys() & forced.keys():
+def _follow(
+    column: Column, expression: Expression, forced: Mapping[str, Values], table: TablePolicy
+) -> tuple[Value, ...] | None:
+    """The public values of an expression that the filter does not name: they follow from those that it does name."""
+    if not (sources := columns_in(expression)).keys() & forced.keys():
         return column.domain
     if len(sources) == 1:
         [(name, kind)] = sources.items()
         if kind in ("date", "timestamp") and table.named(name).domain is None:
-            return image_of_range(column.expression, name, kind, forced[name]) or column.domain
+            return image_of_range(expression, name, kind, forced[name]) or column.domain
     values = {name: table.named(name).domain for name in sources}
     values |= {name: _values(table.named(name), forced[name]) for name in sources if name in forced}
-    return image(column.expression, values, forced) or column.domain
+    return image(expression, values, forced) or column.domain
 
 
 def _values(column: Column, passing: Values) -> tuple[Value, ...] | None:

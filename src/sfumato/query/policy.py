@@ -20,7 +20,7 @@ from sfumato.query.abilities import USUAL, Abilities
 from sfumato.query.expressions.tree import Expression
 from sfumato.query.predicate import EVERYTHING, Predicate
 from sfumato.query.public import PublicTable
-from sfumato.query.values import read_value
+from sfumato.query.values import decimal, describe_bounds, read_value
 from sfumato.types import Type, Value
 
 Function: TypeAlias = Literal["mean", "variance", "deviation", "quantile"]
@@ -63,6 +63,13 @@ class Bounds:
             )
         if self.max_per_unit * max(map(abs, self.scale.ends)) > MAX_TAU:
             raise InvalidArgument("step", "is too small for this max, or max_per_unit too large: at most 2^31 steps")
+
+    def texts(self) -> tuple[str, str, str]:
+        """The lowest value, the highest and the step, in decimal digits."""
+        return decimal(self.low), decimal(self.high), decimal(self.step)
+
+    def __str__(self) -> str:
+        return describe_bounds(*self.texts(), self.max_per_unit)
 
     @property
     def scale(self) -> Scale:

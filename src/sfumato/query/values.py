@@ -52,6 +52,12 @@ def json_value(value: Value) -> str | int | bool:
     return value.numerator if abs(value.numerator) <= MAX_EXACT else str(value.numerator)
 
 
+def describe_bounds(low: str, high: str, step: str, max_per_unit: int) -> str:
+    """The bounds of a column in words."""
+    values = f", at most {max_per_unit:,} values per person and group" if max_per_unit > 1 else ""
+    return f"{low} to {high} in steps of {step}{values}"
+
+
 def decimal(value: Fraction) -> str:
     """A number in decimal digits, all of them."""
     whole, rest = divmod(abs(value) * 10**MAX_PLACES, 10**MAX_PLACES)

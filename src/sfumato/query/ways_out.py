@@ -6,16 +6,20 @@ caller sent and names of the policy, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import NotSupported, TableNotFound, find_nearest
 from sfumato.query.policy import Policy, TablePolicy
 from sfumato.query.request import REQUESTS, Request, RequestLike
+from sfumato.query.sql.core import read_limit
+from sfumato.query.sql.inline import inline_rows
+from sfumato.query.sql.parse import QuestionSql, parse_query
 from sfumato.query.sql.refusals import identifier
 from sfumato.query.sql.tokens import tokenize
 
@@ -89,6 +93,24 @@ def _replaced(sql: str, places: list[Token], text: str) -> str:
         pieces += [sql[at : token.start], text]
         at = token.end + 1
     return "".join([*pieces, sql[at:]])
+
+
+def shorten_lists(sql: str, longest: int, tables: Collection[str]) -> str:
+    """A statement whose lists of these tables have at most so many rows; what needs a whole list stays as it is."""
+    query, names = inline_rows(parse_query(sql)), {name.casefold() for name in tables}
+    for select in [*query.find_all(exp.Select)]:
+        source, order = select.args.get("from_"), select.args.get("order")
+        is_list = source is not None and isinstance(source.this, exp.Table) and source.this.name.casefold() in names
+        if not is_list or not select.args.get("group") or (order and not order.expressions[0].args.get("desc")):
+            continue
+        if any(select.args.get(clause) for clause in ("having", "offset", "distinct")):
+            continue
+        limit = read_limit(select)
+        if limit is None or limit > longest:
+            select.set("limit", exp.Limit(expression=exp.Literal.number(longest)))
+            if isinstance(select.parent, exp.Union):
+                select.replace(exp.Subquery(this=select.copy()))
+    return query.sql(QuestionSql, comments=False)
 
 
 # -- JSON --

@@ -17,6 +17,7 @@ from sfumato.show import figure, heading, key_label, visible
 from sfumato.show.palette import DARK, LIGHT, stylesheet
 from sfumato.show.text import describe_report_promise
 from sfumato.wire.base import Cell
+from sfumato.wire.tables import bounds_words
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -85,7 +86,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"visible": visible, "label": key_label, "heading": heading, "figure": figure, "cell": _cell}
-    environment.filters["promise"] = describe_report_promise
+    environment.filters |= {"promise": describe_report_promise, "bounds": bounds_words}
     environment.globals |= {"style": STYLE.path, "script": SCRIPT.path}
     return environment
 

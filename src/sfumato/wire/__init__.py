@@ -38,6 +38,7 @@ from sfumato.wire.oversight import (
 from sfumato.wire.problem import Problem
 from sfumato.wire.report import EXACT, Report
 from sfumato.wire.tables import (
+    ColumnBounds,
     ColumnInfo,
     EntityPage,
     EntityRow,
@@ -64,6 +65,7 @@ __all__ = [
     "ChargeRow",
     "Charges",
     "CheckRow",
+    "ColumnBounds",
     "ColumnInfo",
     "DryCounts",
     "DryDay",

@@ -87,6 +87,10 @@ class ReceiptCore(Record, frozen=True, kw_only=True, omit_defaults=True):
     digest: Annotated[
         str, Meta(extra_json_schema={"pattern": DIGEST}, description="Identifies the answer: GET /v1/answers/{digest}.")
     ]
+    public_versions: Annotated[
+        dict[str, str],
+        Meta(description="Of a question that is joined to public tables, the version of each of these tables."),
+    ] = field(default_factory=dict)
     visible: Annotated[
         Visible | None,
         Meta(description="Absent if no group is withheld for its size, and in answers of earlier versions."),
@@ -119,15 +123,17 @@ class Receipt(ReceiptCore, frozen=True, kw_only=True):
     pays_again: Annotated[
         date | None,
         Meta(
-            description="The day (UTC) from which the same request is one of a new version of the data, and costs "
-            "again. Absent if the clock ends no version: `fixed`, and versions that the owner names."
+            description="The day (UTC) from which the same request is one of a new version of the data, or of a public "
+            "table that it is joined to, and costs again. Absent if the clock ends none of these versions: "
+            "`fixed`, and versions that the owner names."
         ),
     ] = None
     parts: Annotated[
         list[Receipt],
         Meta(
             description="Of a statement with several questions, the receipt of each. Then `charge` is their sum, and "
-            "`digest` the SHA-256 of their digests, one per line; the digest of a part is that of an answer."
+            "`digest` the SHA-256 of their digests, one per line. It names these questions together, and no stored "
+            "answer: GET /v1/answers/{digest} takes the digests of the parts."
         ),
     ] = field(default_factory=list)
 
@@ -156,7 +162,8 @@ class StoredAnswer(Record, frozen=True, kw_only=True):
         """The answer as it leaves. `settled` has what the moment adds to the receipt, as attributes of these names."""
         core = {name: getattr(self.receipt, name) for name in ReceiptCore.__struct_fields__}
         added = {name: getattr(settled, name) for name in Receipt.__struct_fields__ if hasattr(settled, name)}
-        added["pays_again"] = next_version(self.receipt.data_version)
+        versions = self.receipt.data_version, *self.receipt.public_versions.values()
+        added["pays_again"] = min(filter(None, map(next_version, versions)), default=None)
         try:
             return Answer(
                 columns=self.columns,
@@ -292,6 +299,7 @@ class Answer(Record, frozen=True, kw_only=True):
         until = "" if receipt.resets is None else f" until {receipt.resets}"
         again = receipt.pays_again
         costs_again = "" if again is None else f"; asked again from {day_name(again)} on, this costs again"
+        versions = [receipt.data_version, *map(" ".join, receipt.public_versions.items())]
         ending = ["noise ended the list"] if self.stopped else []
         return {
             "receipt": f"{receipt.mechanism}, {error}",
@@ -299,7 +307,7 @@ class Answer(Record, frozen=True, kw_only=True):
             **({} if receipt.visible is None else {"shown": str(receipt.visible)}),
             "charge": "nothing, as this was answered before" if free else str(receipt.charge),
             "left": f"{receipt.left}{until}",
-            **({"data": f"version {receipt.data_version}{costs_again}"} if receipt.data_version else {}),
+            **({"data": f"version {', '.join(versions)}{costs_again}"} if receipt.data_version else {}),
             "rows": "; ".join([str(len(self.rows)), *ending, *map(str, self.notes)]),
         }
 

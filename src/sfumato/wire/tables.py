@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta, field
 
+from sfumato.query.values import describe_bounds
 from sfumato.types import Type
 from sfumato.wire.answer import ReportPromise
 from sfumato.wire.base import Cell, DrawnRecord, Record
@@ -15,8 +16,25 @@ if TYPE_CHECKING:
     from sfumato.show import TextTable
 
 
+class ColumnBounds(TypedDict):
+    """Between which values a column counts in AVG, SUM, MEDIAN and the like. Numbers are text, with all their digits.
+
+    Values beyond `min` and `max` are moved there. At most `max_per_unit` values of one person count in a group.
+    """
+
+    min: str
+    max: str
+    step: str
+    max_per_unit: int
+
+
+def bounds_words(bounds: ColumnBounds) -> str:
+    """The bounds of a column in words."""
+    return describe_bounds(bounds["min"], bounds["max"], bounds["step"], bounds["max_per_unit"])
+
+
 class ColumnInfo(TypedDict):
-    """A column that may be grouped and filtered by."""
+    """A column that may be grouped and filtered by, and with `bounds` also averaged and summed."""
 
     name: str
     type: Type
@@ -25,6 +43,9 @@ class ColumnInfo(TypedDict):
         Meta(description="The values in the policy, or `unknown`."),
     ]
     max_groups: Annotated[int | None, Meta(description="Maximum groups per person.")]
+    bounds: NotRequired[
+        Annotated[ColumnBounds, Meta(description="Absent if the policy has none: then it is not averaged.")]
+    ]
 
 
 class MeasureInfo(TypedDict):
@@ -126,6 +147,8 @@ class Tables(DrawnRecord, frozen=True, omit_defaults=True):
         for table in self.rows:
             for column in table.columns:
                 values = "any value" if column["domain"] == "unknown" else f"one of {len(column['domain'])} values"
+                if bounds := column.get("bounds"):
+                    values += f"; averaged from {bounds_words(bounds)}"
                 rows.append((table.table, column["name"], column["type"], values))
             rows += [(table.table, each["name"], "measure", f"counts {each['counts']}") for each in table.measures]
         rows += [(each.report, ", ".join(each.statistics), "report", ", ".join(each.levels)) for each in self.reports]

@@ -29,6 +29,7 @@ from sfumato.explain.words import (
 from sfumato.show.text import describe_report_promise, join_words, plus_minus
 from sfumato.wire import Visible
 from sfumato.wire.guarantee import AccountPromise, PersonBound, SourceTotal
+from sfumato.wire.tables import bounds_words
 
 
 def render_differences(problems: Sequence[ConfigError]) -> RenderableType:
@@ -72,6 +73,8 @@ def _table_blocks(table: Mapping[str, Any]) -> list[RenderableType]:
     grid = plain_table("column", "type", "values", "groups per person", "mechanism")
     for column in table["columns"]:
         values = "in the data" if column["values"] is None else f"{column['values']:,} public"
+        if column["bounds"] is not None:
+            values += f"; averaged from {bounds_words(column['bounds'])}"
         groups = "any number" if column["max_groups"] is None else f"at most {column['max_groups']:,}"
         cells = column["name"], column["type"], values, groups, " or ".join(column["mechanisms"])
         grid.add_row(*map(Words, cells))

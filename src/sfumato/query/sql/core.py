@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from sqlglot import exp
 
@@ -70,10 +69,10 @@ class Core:
     select: exp.Select
     limit: int | None
 
-    def linear(self, column: exp.Column) -> Linear:
-        """How a column of the released rows depends on noise."""
+    def linear(self, column: exp.Column, number: int = 0) -> Linear:
+        """How a column of the released rows depends on noise. The core has this number in its statement."""
         name = next((name for name, place in self.places.items() if place == column.name), "")
-        return Linear(Fraction(1), Fraction(0), name) if column.name.startswith(MEASURE) else KNOWN
+        return Linear.of_measure(name, number) if column.name.startswith(MEASURE) else KNOWN
 
 
 def read_core(select: exp.Select, policy: Policy, subquery: Callable[[exp.Subquery], exp.Expr]) -> Core:

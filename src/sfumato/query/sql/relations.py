@@ -14,7 +14,8 @@ from sqlglot import exp
 from sfumato.errors import NotSupported, find_nearest
 from sfumato.query.public import PublicTable
 from sfumato.query.request import SCHEMAS
-from sfumato.query.sql.linear import KNOWN, UNCLEAR, Linear, read_linear
+from sfumato.query.sql.core import read_limit
+from sfumato.query.sql.linear import KNOWN, LINEAR, UNCLEAR, Linear, read_linear
 from sfumato.query.sql.refusals import CLAUSES, SUBQUERY, first_names
 from sfumato.query.sql.released import PUBLIC
 
@@ -35,12 +36,16 @@ class Output:
 class Relation:
     """The columns of a SELECT over released rows. `weight`: the SELECTs in it, each as often as it is read.
 
-    Or those of a `public` table, whose rows are as public as released ones.
+    Or those of a `public` table, whose rows are as public as released ones. Where noise may decide which rows are there
+    it is `chosen`, but for its own `limit`. A `single` one has one row.
     """
 
     outputs: tuple[Output, ...]
     weight: int = 1
     public: PublicTable | None = None
+    chosen: bool = False
+    limit: int | None = None
+    single: bool = False
 
     def __post_init__(self) -> None:
         names = [output.name.casefold() for output in self.outputs]
@@ -61,7 +66,7 @@ class Relation:
             return self
         if len(names) != len(self.outputs):
             raise NotSupported(f"there are {len(self.outputs)} columns, and {len(names)} names for them")
-        return Relation(tuple(map(lambda each, name: replace(each, name=name), self.outputs, names)), self.weight)
+        return replace(self, outputs=tuple(map(lambda each, name: replace(each, name=name), self.outputs, names)))
 
 
 def public_relation(table: PublicTable) -> Relation | None:
@@ -76,6 +81,14 @@ Names: TypeAlias = Mapping[str, Relation]
 """Relations that WITH has named, and public tables, by their names without case."""
 
 ReadQuery: TypeAlias = Callable[[exp.Expr, Names], tuple[exp.Query, Relation]]
+
+
+def number_in(query: exp.Query, relation: Relation) -> exp.Subquery:
+    """A SELECT as a number inside of an expression. Where it has one row, it says how it depends on noise."""
+    number = exp.Subquery(this=query)
+    if relation.single and not relation.chosen and relation.limit is None and len(relation.outputs) == 1:
+        number.meta[LINEAR] = relation.outputs[0].linear.joined("")
+    return number
 
 
 def check_name(name: str) -> None:
@@ -106,6 +119,7 @@ class ReleasedSelect:
     read: ReadQuery
     sources: list[tuple[str, Relation]] = field(default_factory=list)
     weight: int = 1
+    chosen: bool = False
 
     def relation(self) -> Relation:
         """The columns of the SELECT. Its tree is changed: every item has its name, and every SELECT in it is read."""
@@ -114,24 +128,35 @@ class ReleasedSelect:
             self._add_source(node, is_joined=bool(joins))
         for join in joins:
             if join.args.get("on"):
-                self._resolve(join.args["on"])
+                self._choose_by(self._resolve(join.args["on"]))
             for using in join.args.get("using") or ():
-                self._find(exp.column(using.name), [])
+                self._choose_by(exp.column(using.name))
         if self.select.args.get("where"):
-            self._resolve(self.select.args["where"])
+            self._choose_by(self._resolve(self.select.args["where"]).this)
         items = [item for each in self.select.expressions for item in self._items(each)]
         aliases = [item.alias for item in items]
         for clause in ("group", "having", "order"):
             if self.select.args.get(clause):
                 self._resolve(self.select.args[clause], aliases)
         self.select.set("expressions", items)
-        outputs = tuple(Output(item.alias, read_linear(item.this, self._linear)) for item in items)
-        return Relation(outputs, self.weight)
+        outputs = tuple(Output(item.alias, read_linear(item.unalias(), self._linear)) for item in items)
+        clauses = ("group", "having", "offset", "distinct")
+        return Relation(
+            outputs,
+            self.weight,
+            chosen=self.chosen or any(self.select.args.get(clause) for clause in clauses),
+            limit=read_limit(self.select),
+            single=all(relation.single for _, relation in self.sources),
+        )
+
+    def _choose_by(self, condition: exp.Expr) -> None:
+        """Rows are there by a condition: where it depends on noise, they are those whose noise was high, or low."""
+        self.chosen |= read_linear(condition, self._linear).is_noisy
 
     def _add_source(self, node: exp.Expr, *, is_joined: bool) -> None:
         """A relation of FROM or JOIN: a name of WITH, or a SELECT in parentheses.
 
-        A join shows rows several times or not at all, as the noise has it, so no interval is known there.
+        A join shows rows several times or not at all, so a number in it may be that of another row.
         """
         source = node.this
         relation = find_relation(source, self.names)
@@ -150,8 +175,9 @@ class ReleasedSelect:
         relation = relation.renamed(source.args.get("alias"))
         self.weight += relation.weight
         if is_joined:
-            outputs = (replace(each, linear=UNCLEAR if each.linear.is_noisy else KNOWN) for each in relation.outputs)
-            relation = replace(relation, outputs=tuple(outputs))
+            outputs = (replace(each, linear=each.linear.joined(source.alias_or_name)) for each in relation.outputs)
+            relation = replace(relation, outputs=tuple(outputs), single=False)
+        self.chosen |= relation.chosen or relation.limit is not None
         self.sources.append((source.alias_or_name.casefold(), relation))
 
     def _items(self, item: exp.Expr) -> Iterator[exp.Expr]:
@@ -183,7 +209,7 @@ class ReleasedSelect:
             if isinstance(each, exp.Subquery):
                 query, relation = self.read(each.this, self.names)
                 self.weight += relation.weight
-                return exp.Subquery(this=query)
+                return number_in(query, relation)
             if isinstance(each, exp.Query):
                 raise NotSupported(SUBQUERY)
             if isinstance(each, exp.Column):

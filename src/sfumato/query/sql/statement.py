@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -24,7 +25,7 @@ from sfumato.query.public import PublicTable
 from sfumato.query.request import Histogram, Request, RequestLike, Total
 from sfumato.query.sql.core import Core, read_core, read_limit, read_offset
 from sfumato.query.sql.inline import inline_rows
-from sfumato.query.sql.linear import KNOWN, UNCLEAR, read_linear
+from sfumato.query.sql.linear import either, read_linear
 from sfumato.query.sql.parse import parse_query
 from sfumato.query.sql.refusals import CLAUSES, ONE_SELECT, first_names
 from sfumato.query.sql.relations import (
@@ -34,6 +35,7 @@ from sfumato.query.sql.relations import (
     ReleasedSelect,
     check_name,
     find_relation,
+    number_in,
     public_relation,
 )
 from sfumato.query.sql.released import PUBLIC, RELEASED, TOO_DEEP, check_released, write_released
@@ -80,7 +82,8 @@ class Statement:
 
     `columns` are those of the released rows, in their order, and `outputs` those of the answer. Without `rest`, the
     answer is the released rows. `limit` is the LIMIT of the core as it was written. The rest may also read the released
-    rows of `further` cores, and `public` tables, in this order.
+    rows of `further` cores, and `public` tables, in this order. Where noise may decide which rows it has, these are
+    `chosen`; so they are where they are as many as its last LIMIT, `cut`.
     """
 
     core: Request
@@ -90,6 +93,8 @@ class Statement:
     limit: int | None = None
     further: tuple[StatementCore, ...] = ()
     public: tuple[PublicTable, ...] = ()
+    chosen: bool = False
+    cut: int | None = None
 
     @property
     def cores(self) -> list[StatementCore]:
@@ -164,21 +169,27 @@ def _read(tree: exp.Query, policy: Policy) -> Statement:
     return Statement(
         core.request,
         core.columns,
-        relation.outputs,
+        tuple(replace(each, linear=each.linear.of_cores(reader.places)) for each in relation.outputs),
         rest,
         None if further else core.limit,
         tuple(StatementCore(each.request, each.columns) for _, each in further),
         tuple(reader.public.values()),
+        relation.chosen,
+        relation.limit,
     )
 
 
 @dataclass(slots=True)
 class StatementReader:
-    """A statement while it is read, with the cores that it has."""
+    """A statement while it is read, with the cores that it has.
+
+    `places` are those of the cores among the distinct ones, by their numbers; without those that are read in part.
+    """
 
     policy: Policy
     cores: list[Core] = field(default_factory=list)
     public: dict[str, PublicTable] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
 
     def public_names(self) -> Names:
         """The public tables as relations."""
@@ -240,7 +251,7 @@ class StatementReader:
         def scalar(subquery: exp.Subquery) -> exp.Expr:
             query, relation = self.read(subquery.this, names)
             weights.append(relation.weight)
-            return exp.Subquery(this=query)
+            return number_in(query, relation)
 
         core = read_core(select, self.policy, scalar)
         for node in core.select.find_all(exp.Identifier):
@@ -250,11 +261,17 @@ class StatementReader:
         if len(self.cores) > MAX_CORES:
             raise NotSupported(f"a statement has at most {MAX_CORES} questions; ask for the others by themselves")
         items = [(item.alias, item.this) for item in core.select.expressions]
-        outputs = [
-            Output(name, core.linear(node) if isinstance(node, exp.Column) else read_linear(node, core.linear))
-            for name, node in items
-        ]
-        return core.select, Relation(tuple(outputs), 1 + sum(weights))
+        linear = partial(core.linear, number=len(self.cores) - 1)
+        outputs = tuple(Output(name, read_linear(node, linear)) for name, node in items)
+        is_total, args = isinstance(core.request, Total), core.select.args
+        is_cut = args.get("limit") and not is_total and getattr(core.request, "k", None) is None
+        return core.select, Relation(
+            outputs,
+            1 + sum(weights),
+            chosen=any(args.get(clause) for clause in ("where", "distinct", "offset")),
+            limit=read_limit(core.select) if is_cut else None,
+            single=is_total,
+        )
 
     def _read_with(self, query: exp.Expr, names: Names) -> Names:
         """The names, and those that the WITH of a query adds: each SELECT there sees the names before it."""
@@ -282,10 +299,14 @@ class StatementReader:
         for part, side in (("this", left), ("expression", right)):
             has_end = any(side.args.get(clause) for clause in ("order", "limit", "offset", "with_"))
             query.set(part, exp.Subquery(this=side) if has_end else side)
-        pairs = zip(first.outputs, second.outputs, strict=True)
-        noisy = [one.linear.is_noisy or other.linear.is_noisy for one, other in pairs]
-        outputs = [Output(one.name, UNCLEAR if each else KNOWN) for one, each in zip(first.outputs, noisy, strict=True)]
-        return query, Relation(tuple(outputs), first.weight + second.weight)
+        pairs, parts = zip(first.outputs, second.outputs, strict=True), (first, second)
+        return query, Relation(
+            tuple(Output(one.name, either((one.linear, other.linear))) for one, other in pairs),
+            first.weight + second.weight,
+            chosen=any(part.chosen or part.limit is not None for part in parts)
+            or bool(query.args.get("distinct") or query.args.get("offset")),
+            limit=read_limit(query),
+        )
 
     def distinct_cores(self, query: exp.Query) -> dict[str, Core]:
         """The cores by the names of their relations, each once; in `query`, the names of the others are changed.
@@ -293,6 +314,7 @@ class StatementReader:
         Where a core stands there several times, it is as long as the longest of them needs.
         """
         if len(self.cores) == 1:
+            self.places = {0: 0}
             return {f"{RELEASED}_0": self.cores[0]}
         groups: dict[Request, list[tuple[str, Core]]] = {}
         used = {table.name for table in query.find_all(exp.Table)}
@@ -304,6 +326,9 @@ class StatementReader:
         first = {name: group[0][0] for group in groups.values() for name, _ in group}
         for node in query.find_all(exp.Identifier):
             node.set("this", first.get(node.this, node.this))
+        for place, group in enumerate(groups.values()):
+            if all(core.request == group[0][1].request for _, core in group):
+                self.places |= {int(name.removeprefix(f"{RELEASED}_")): place for name, _ in group}
         return {group[0][0]: _longest([core for _, core in group], one) for one, group in groups.items()}
 
     def write(self, query: exp.Query, cores: Mapping[str, Core]) -> ReleasedQuery:
