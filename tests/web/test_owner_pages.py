@@ -83,6 +83,17 @@ class TestEveryPage:
     def test_where_all_are_enforced_nothing_is_said_of_it(self, omar: Browser, path: str) -> None:
         assert "Tracked" not in omar.open(path).text
 
+    def test_pages_stay_small_with_many_analysts(self, serving: Serving) -> None:
+        served = serving(others=" ".join(f"a{number}" for number in range(250)))
+        browser = signed_in(served)
+        for path in OVERSEEING:
+            assert len(browser.get(path).body) < 150_000, path
+        assert "more are in the HTTP interface" in browser.open("/overview").text
+        assert browser.open("/keys").find("input", name="analyst")
+        assert browser.open("/questions?analyst=a7").find("input", name="analyst")[0]["value"] == "a7"
+        assert "The account analyst:a7" in browser.open("/guarantee?account=analyst:a7").text
+        assert "not listed" in browser.open("/policy").text
+
 
 class TestRoles:
     @pytest.mark.parametrize("analyst", ["anna", "omar", "axel", "rita"])

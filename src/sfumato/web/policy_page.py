@@ -85,6 +85,7 @@ def show_policy(call: PageCall) -> Response:
         "Policy",
         here="/policy",
         policy=policy,
+        listed=MAX_LISTED,
         groups=[(title, *_listed([each for each in sections if each.kind == kind])) for kind, title in KINDS.items()],
         general=general,
         wrong=sum(each.verdict == "wrong" for each in policy.checks),
