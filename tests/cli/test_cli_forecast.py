@@ -18,11 +18,12 @@ from rich.console import Console
 from sfumato.accounting import Charge
 from sfumato.cli import main, output
 from sfumato.cli.options import CHARTS
-from sfumato.cli.terminal.budget import forecast_panels, render_shares
+from sfumato.cli.terminal.budget import render_shares
 from sfumato.config import load_config
 from sfumato.ledger import Ledger, open_ledger
-from sfumato.ledger.usage import Spent, forecast
+from sfumato.ledger.usage import Forecast, Overview, Spent, Usage, forecast
 from sfumato.show import Panel, steps
+from sfumato.wire import UsageReport
 from tests.contracts.ledger import answer, histogram, own, top
 
 CONFIG = """
@@ -183,10 +184,15 @@ def test_usage_is_what_each_account_paid_for_whom() -> None:
 # -- pictures --
 
 
+def panels_of(found: Forecast) -> list[Panel]:
+    day = date(2026, 11, 15)
+    return UsageReport.of_overview(Overview(Usage(day, day, []), found)).panels()
+
+
 def test_a_panel_is_a_part_and_a_line_is_a_budget() -> None:
     spent = Spent(date(2026, 11, 3), "anna", "analyst:anna", date(2026, 11, 1), Charge(5, 2))
     found = forecast([spent], [Charge(4, 1), Charge(4, 3), Charge(Fraction(1, 2), 1)])
-    information, calls, either = forecast_panels(found)
+    information, calls, either = panels_of(found)
     assert [*information.lines] == ["4 units", "1/2 units"]
     assert [*calls.lines] == ["1 call", "3 calls"]
     assert [*either.lines] == ["4 units, 1 call", "4 units, 3 calls", "1/2 units, 1 call"]
@@ -216,4 +222,4 @@ def test_nothing_to_draw_is_still_a_picture() -> None:
 
 
 def test_without_a_period_no_panel_has_a_line() -> None:
-    assert all(not panel.lines for panel in forecast_panels(forecast([], [Charge(4, 1)])))
+    assert all(not panel.lines for panel in panels_of(forecast([], [Charge(4, 1)])))

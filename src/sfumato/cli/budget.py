@@ -170,9 +170,10 @@ def forecast(
     """
     from rich.console import Group
 
-    from sfumato.cli.terminal.budget import forecast_panels, plural, render_shares
+    from sfumato.cli.terminal.budget import render_shares
     from sfumato.cli.terminal.text import paragraphs
     from sfumato.ledger.usage import overview, read_budget, read_range
+    from sfumato.show.text import plural
     from sfumato.show.vega import steps
     from sfumato.wire import UsageReport
 
@@ -182,7 +183,8 @@ def forecast(
         picture = chart_path(plot, "--plot")
         with open_books(config) as (settings, ledger):
             result = overview(ledger, settings, *days, budgets=charges)
-    panels, report = forecast_panels(result.forecast), UsageReport.of_overview(result)
+    report = UsageReport.of_overview(result)
+    panels = report.panels()
     whole = f"{plural(result.forecast.periods, 'period')} of {plural(result.forecast.analysts, 'analyst')}"
     share = f"share of {whole} in which more than the budget was spent"
     begun = result.usage.since.replace(day=1)  # periods are counted from the first of the month, so a month is whole

@@ -19,7 +19,7 @@ from sfumato.ledger.accounts import RELEASE
 from sfumato.query.reports.policy import ReportGuarantee
 from sfumato.wire import Guarantee, ReportPromise
 
-__all__ = ["AnalystRights", "PolicyExplanation", "explain", "find_guarantee"]
+__all__ = ["AnalystRights", "PolicyExplanation", "explain", "find_guarantee", "guaranteed_columns"]
 
 
 def find_guarantee(
@@ -97,18 +97,23 @@ def explain(
     has_entities = any(report.levels for report in config.reports.values())
     return PolicyExplanation(
         guarantee=find_guarantee(config, guarantees or {}, views, analyst=analyst),
-        guaranteed=tuple(
-            f"{name}.{column}"
-            for name, table in config.tables.items()
-            for column, settings in table.columns.items()
-            if settings.guaranteed
-        ),
+        guaranteed=guaranteed_columns(config),
         readers=tuple(
             name
             for name, each in config.analysts.items()
             if has_entities and each.entities is None and analyst in (None, name) and _rights(config, name).reports
         ),
         rights={name: _rights(config, name) for name in config.analysts if analyst in (None, name)},
+    )
+
+
+def guaranteed_columns(config: Config) -> tuple[str, ...]:
+    """The columns whose bound no query enforces, because the file calls it guaranteed."""
+    return tuple(
+        f"{name}.{column}"
+        for name, table in config.tables.items()
+        for column, settings in table.columns.items()
+        if settings.guaranteed
     )
 
 

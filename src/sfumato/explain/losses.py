@@ -155,8 +155,17 @@ def person_bound(loss: Loss | None) -> PersonBound:
 def bound(epsilon: Fraction, delta: Fraction) -> PersonBound:
     """The record of (epsilon, delta). A bet at 50:50 is won with (e^epsilon + delta) / (1 + e^epsilon) at most."""
     rounded = round_up(epsilon, 100)
-    wins = 1 - (1 - float(delta)) / (1 + math.exp(min(rounded, 700)))
+    wins = chance(rounded, float(delta))
     return PersonBound(epsilon=rounded, delta=float(delta), wins=min(round_up(wins, 10_000), 1.0))
+
+
+def chance(epsilon: float, delta: float, before: float = 0.5) -> float:
+    """The most that is believed of one person's presence with all answers, if it was `before` without them.
+
+    At 1/2 it is the chance to win a bet. (epsilon, delta) is no more than this game: with the chance delta it says
+    whether she is in, otherwise it multiplies the odds that she is by e^epsilon at most (Kairouz, Oh, Viswanath 2015).
+    """
+    return 1 - (1 - delta) / (1 + before / (1 - before) * math.exp(min(epsilon, 700)))
 
 
 def round_delta(spent: Fraction) -> Fraction | None:

@@ -124,7 +124,7 @@ ADMIN_ROUTES: Mapping[str, Route] = {
         path="/v1/admin/ledger/verify",
         method="POST",
         right="govern",
-        work=lambda calls, call: calls.session.verify_ledger(by=governing.actor_of(call)),
+        work=lambda calls, call: calls.session.verify_ledger(by=governing.actor_of(call.caller)),
         summary="Check the ledger",
         text="For owners: begin a check of the whole ledger, as `sfumato budget verify` makes it. GET /v1/admin/ledger "
         "says how far it is and what it has found. While one is running, this returns that one.",
@@ -169,7 +169,7 @@ ADMIN_ROUTES: Mapping[str, Route] = {
         path="/v1/admin/keys",
         method="POST",
         right="govern",
-        work=governing.create_key,
+        work=lambda calls, call: governing.create_key(calls.session, call.caller, call.body, call.key),
         summary="Make an API key",
         text="For owners, where `[console] govern = true`: a key of an analyst, in this reply and nowhere else. It "
         f"ends within {governing.MAX_KEY_DAYS} days, and is never an owner's. The journal notes who made it.",
@@ -183,7 +183,7 @@ ADMIN_ROUTES: Mapping[str, Route] = {
         path="/v1/admin/keys/{id}/revoke",
         method="POST",
         right="govern",
-        work=governing.revoke_key,
+        work=lambda calls, call: calls.session.revoke_key(call.part("id"), by=governing.actor_of(call.caller)),
         summary="Revoke an API key",
         text="For owners: end a key at once and for good, in every worker. Revoking it again changes nothing. The "
         "journal notes who did it.",
@@ -195,7 +195,7 @@ ADMIN_ROUTES: Mapping[str, Route] = {
         path="/v1/admin/grants",
         method="POST",
         right="govern",
-        work=governing.grant,
+        work=lambda calls, call: governing.grant(calls.session, call.caller, call.body, call.key),
         summary="Grant to an account",
         text="For owners, where `[console] govern = true`: add to what an account may spend until it resets. A grant "
         "weakens the promise of the budget until then. The journal holds the reason and who granted it.",

@@ -14,9 +14,10 @@ from sfumato.errors import GoverningOff, InvalidArgument, find_nearest
 from sfumato.ledger import IdempotentCall
 from sfumato.ledger.types import OWN, Actor
 from sfumato.problems import find_problem_type
-from sfumato.service.calls import ApiCall, Calls
+from sfumato.service.calls import Authenticated
 from sfumato.service.limits import read_idempotency_key, read_object
-from sfumato.wire import AccountStanding, KeyState, NewKey
+from sfumato.session import Session
+from sfumato.wire import AccountStanding, NewKey
 
 MAX_KEY_DAYS = 90
 MAX_REASON = 500  # characters
@@ -27,30 +28,29 @@ KEY_EXAMPLE = '{"analyst": "anna", "expires": "2026-12-31"}'
 GRANT_EXAMPLE = '{"account": "anna", "information": "300", "calls": "3", "reason": "the board meets"}'
 
 
-def create_key(calls: Calls, call: ApiCall) -> NewKey:
-    """Make a key that ends within MAX_KEY_DAYS."""
-    check_governing(calls.session.config)
-    fields = read_fields(call.body, ("analyst", "role", "expires"), KEY_EXAMPLE)
-    now, analyst = calls.session.now(), read_text(fields, "analyst")
-    role = fields.get("role") or calls.session.config.analyst(analyst).role
+def create_key(session: Session, caller: Authenticated, body: bytes, key: str | None) -> NewKey:
+    """Make a key that ends within MAX_KEY_DAYS. `key` is the idempotency key of the call."""
+    check_governing(session.config)
+    fields = read_fields(body, ("analyst", "role", "expires"), KEY_EXAMPLE)
+    now, analyst = session.now(), read_text(fields, "analyst")
+    role = fields.get("role") or session.config.analyst(analyst).role
     if role not in ROLES:
         raise InvalidArgument("role", f"must be one of {', '.join(ROLES)}", nearest=find_nearest(role, ROLES))
     expires = read_end(fields.get("expires"), now)
-    return calls.session.create_key(analyst, role, expires, by=actor_of(call), call=read_call(call))
+    once = read_call(caller, body, key)
+    return session.create_key(analyst, role, expires, by=actor_of(caller), call=once)
 
 
-def revoke_key(calls: Calls, call: ApiCall) -> KeyState:
-    return calls.session.revoke_key(call.part("id"), by=actor_of(call))
-
-
-def grant(calls: Calls, call: ApiCall) -> AccountStanding:
-    check_governing(calls.session.config)
-    fields = read_fields(call.body, ("account", "information", "calls", "reason"), GRANT_EXAMPLE)
+def grant(session: Session, caller: Authenticated, body: bytes, key: str | None) -> AccountStanding:
+    """Grant to an account. `key` is the idempotency key of the call."""
+    check_governing(session.config)
+    fields = read_fields(body, ("account", "information", "calls", "reason"), GRANT_EXAMPLE)
     reason = read_text(fields, "reason")
     if len(reason) > MAX_REASON:
         raise InvalidArgument("reason", f"must be at most {MAX_REASON} characters")
-    amount, once = Charge(*(read_addend(fields, name) for name in ("information", "calls"))), read_call(call)
-    return calls.session.grant(read_text(fields, "account"), amount, reason, by=actor_of(call), call=once)
+    amount = Charge(*(read_addend(fields, name) for name in ("information", "calls")))
+    once = read_call(caller, body, key)
+    return session.grant(read_text(fields, "account"), amount, reason, by=actor_of(caller), call=once)
 
 
 def check_governing(config: Config) -> None:
@@ -59,14 +59,14 @@ def check_governing(config: Config) -> None:
         raise GoverningOff(find_problem_type("governing-off").detail)
 
 
-def actor_of(call: ApiCall) -> Actor:
-    return Actor(analyst=call.analyst, key=call.caller.principal.key_id or "")
+def actor_of(caller: Authenticated) -> Actor:
+    return Actor(analyst=caller.analyst, key=caller.principal.key_id or "")
 
 
-def read_call(call: ApiCall) -> tuple[str, IdempotentCall] | None:
+def read_call(caller: Authenticated, body: bytes, key: str | None) -> tuple[str, IdempotentCall] | None:
     """The idempotent call, if it has a key: a repeat changes nothing."""
-    key = read_idempotency_key(call.key)
-    return None if key is None else (OWN + call.analyst, IdempotentCall.of(key, call.body))
+    once = read_idempotency_key(key)
+    return None if once is None else (OWN + caller.analyst, IdempotentCall.of(once, body))
 
 
 def read_fields(body: bytes, known: Collection[str], example: str) -> Mapping[str, Any]:

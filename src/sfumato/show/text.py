@@ -123,6 +123,26 @@ def figure(number: float) -> str:
     return f"{number:,.0f}" if 999.95 <= abs(number) < 1e15 else f"{number:.4g}"
 
 
+def percent(share: float) -> str:
+    """A share in percent. A small one is never 0%, and nearly all is never 100%.
+
+    >>> [percent(share) for share in (0, 0.0004, 0.066, 0.25, 0.9996, 1)]
+    ['0%', '<0.1%', '6.6%', '25.0%', '>99.9%', '100%']
+    """
+    if 0 < share < 0.001:
+        return "<0.1%"
+    if 0.999 < share < 1:
+        return ">99.9%"
+    return f"{100 * share:.1f}%" if 0 < share < 1 else f"{share:.0%}"
+
+
+def plural(amount: int | Fraction, noun: str) -> str:
+    """A number with its noun: 1 unit, 3,000 units, 3/2 units."""
+    if amount.denominator != 1:
+        return f"{amount} {noun}s"
+    return f"{int(amount):,} {noun}{'' if amount == 1 else 's'}"
+
+
 def plus_minus(error: float) -> str:
     """The half-width of an error bar.
 

@@ -6,4 +6,5 @@ rendering   templates, styles and scripts
 pages       what each page shows
 asking      the form and the SQL of a question
 words       amounts, questions and time left, in words
+owner_pages the pages of owners and auditors, with spending_pages, key_pages, policy_page and guarantee_page
 """

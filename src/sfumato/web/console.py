@@ -30,7 +30,17 @@ from sfumato.service.pools import STRANGER, Pool
 from sfumato.service.reply import retry_after
 from sfumato.service.server import create_worker as create_service_worker
 from sfumato.service.telemetry import CallRecord, locate
-from sfumato.web import answer_pages, pages, question_pages, report_pages
+from sfumato.web import (
+    answer_pages,
+    guarantee_page,
+    key_pages,
+    owner_pages,
+    pages,
+    policy_page,
+    question_pages,
+    report_pages,
+    spending_pages,
+)
 from sfumato.web.asking import Fields
 from sfumato.web.frame import PageCall
 from sfumato.web.rendering import HEADERS, SCRIPT, STYLE, render
@@ -74,6 +84,23 @@ PAGES = (
     PageRoute("/reports/{name}", report_pages.show_report, "report", "report"),
     PageRoute("/reports/{name}/entities", report_pages.find_entities, "report"),
     PageRoute("/reports/{name}/{file}", report_pages.save_report, "report", "report"),
+    PageRoute("/overview", spending_pages.show_overview, "oversee", "estimate"),
+    PageRoute("/dry", spending_pages.show_dry, "oversee", "estimate"),
+    PageRoute("/questions", owner_pages.show_questions, "oversee"),
+    PageRoute("/keys", key_pages.show_keys, "oversee"),
+    PageRoute("/keys", key_pages.make_key, "govern", method="POST"),
+    PageRoute("/keys/{id}/revoke", key_pages.show_revoke, "govern"),
+    PageRoute("/keys/{id}/revoke", key_pages.revoke_key, "govern", method="POST"),
+    PageRoute("/grants", key_pages.show_grant, "govern"),
+    PageRoute("/grants", key_pages.grant, "govern", method="POST"),
+    PageRoute("/policy", policy_page.show_policy, "oversee", "estimate"),
+    PageRoute("/guarantee", guarantee_page.show_guarantee, "oversee", "estimate"),
+    PageRoute("/ledger", owner_pages.show_ledger, "oversee"),
+    PageRoute("/ledger", owner_pages.verify_ledger, "govern", method="POST"),
+    PageRoute("/ledger/progress", owner_pages.show_progress, "oversee"),
+    PageRoute("/releases", owner_pages.show_releases, "oversee", "estimate"),
+    PageRoute("/releases/{digest}", owner_pages.show_release, "oversee", "estimate"),
+    PageRoute("/releases/{digest}/statement.json", owner_pages.save_statement, "oversee", "estimate"),
 )
 
 

@@ -26,6 +26,14 @@ LINKS: tuple[tuple[str, str, Right], ...] = (
     ("/history", "History", "recall"),
     ("/budget", "Budget", "read"),
     ("/reports", "Reports", "report"),
+    ("/overview", "Overview", "oversee"),
+    ("/dry", "Who would run dry", "oversee"),
+    ("/questions", "Questions of all", "oversee"),
+    ("/keys", "Keys", "oversee"),
+    ("/policy", "Policy", "oversee"),
+    ("/guarantee", "Guarantee", "oversee"),
+    ("/ledger", "Ledger", "oversee"),
+    ("/releases", "Releases", "oversee"),
 )
 
 

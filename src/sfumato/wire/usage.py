@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from sfumato.accounting.charges import Charge
 from sfumato.wire.base import Record
 from sfumato.wire.notes import Note, note
+
+if TYPE_CHECKING:
+    from sfumato.show import Panel
 
 
 class SpentRow(Record, frozen=True, kw_only=True):
@@ -73,3 +76,26 @@ class UsageReport(SpendingReport, frozen=True, kw_only=True):
             ],
             notes=[note(code) for code in forecast.notes],
         )
+
+    def panels(self) -> list[Panel]:
+        """The forecast as a picture needs it: a panel per part of a budget, a line per budget that differs in it."""
+        from sfumato.show import Panel
+
+        shown = [each for each in self.forecast if each.days and each.days[0].of]
+        return [
+            Panel(
+                part,
+                {
+                    _label(each.budget, part): tuple(getattr(day.dry, part) / day.of for day in each.days)
+                    for each in shown
+                },
+            )
+            for part in DryCounts.__struct_fields__
+        ]
+
+
+def _label(budget: Charge, part: str) -> str:
+    from sfumato.show.text import plural
+
+    units, calls = plural(budget.information, "unit"), plural(budget.calls, "call")
+    return {"information": units, "calls": calls, "either": f"{units}, {calls}"}[part]

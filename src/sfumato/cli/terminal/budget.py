@@ -12,14 +12,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.accounting import Charge
 from sfumato.cli.terminal.bars import Bar, BarTable, add_bars
 from sfumato.cli.terminal.tables import plain_table
 from sfumato.cli.terminal.text import Words, bullets, indent, paragraphs, stack
 from sfumato.ledger import Row
-from sfumato.ledger.usage import PARTS, Forecast
 from sfumato.show.figures import Panel
-from sfumato.show.text import heading
+from sfumato.show.text import heading, percent
 from sfumato.wire import AccountStanding, BudgetReport, ChargeRow, Charges, PolicyChangeRow, PolicyHistory
 
 _DAYS = (1, 2, 3, 7, 14, 21, 31)
@@ -114,19 +112,6 @@ def _shares_table(panel: Panel) -> Table:
     return grid
 
 
-def percent(share: float) -> str:
-    """A share in percent. A small one is never 0%, and nearly all is never 100%.
-
-    >>> [percent(share) for share in (0, 0.0004, 0.066, 0.25, 0.9996, 1)]
-    ['0%', '<0.1%', '6.6%', '25.0%', '>99.9%', '100%']
-    """
-    if 0 < share < 0.001:
-        return "<0.1%"
-    if 0.999 < share < 1:
-        return ">99.9%"
-    return f"{100 * share:.1f}%" if 0 < share < 1 else f"{share:.0%}"
-
-
 def render_spending(rows: Sequence[tuple[str, str, Fraction, Fraction]]) -> RenderableType:
     """What accounts have paid for which analyst: (account, analyst, units, calls)."""
     if not rows:
@@ -170,26 +155,3 @@ def _amount(amount: Fraction) -> Words:
     """Exact where that is short; otherwise rounded, and marked with ~."""
     exact = f"{amount.numerator:,}" if amount.denominator == 1 else str(amount)
     return Words(exact if len(exact) <= 12 else f"~{float(amount):,.6g}")
-
-
-def forecast_panels(forecast: Forecast) -> list[Panel]:
-    """The shares as a picture needs them: one panel per part of a budget, one line per budget that differs in it."""
-    shown = forecast.budgets.items() if forecast.periods else ()
-    return [
-        Panel(
-            part, {_label(budget, part): tuple(getattr(day, part) / day.of for day in days) for budget, days in shown}
-        )
-        for part in PARTS
-    ]
-
-
-def _label(budget: Charge, part: str) -> str:
-    units, calls = plural(budget.information, "unit"), plural(budget.calls, "call")
-    return {"information": units, "calls": calls, "either": f"{units}, {calls}"}[part]
-
-
-def plural(amount: int | Fraction, noun: str) -> str:
-    """A number with its noun: 1 unit, 3,000 units, 3/2 units."""
-    if amount.denominator != 1:
-        return f"{amount} {noun}s"
-    return f"{int(amount):,} {noun}{'' if amount == 1 else 's'}"

@@ -354,3 +354,46 @@ if (tree) {
   };
   finder?.addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(look, WAIT_MS); });
 }
+
+// -- the bet of the guarantee: the formulas are those of sfumato.explain.losses and sfumato.web.guarantee_page --
+
+const chance = (epsilon, delta, before) => 1 - (1 - delta) / (1 + before / (1 - before) * Math.exp(Math.min(epsilon, 700)));
+const outOf100 = (share) => Math.ceil(Math.round(share * 1e8) / 1e6);
+const bet = one("[data-bet]");
+if (bet) {
+  const at = (dot) => 1e4 * dot.cy.baseVal.value + dot.cx.baseVal.value, weak = one("[data-weak]");
+  const dots = all(".dots circle").sort((a, b) => at(a) - at(b)), fields = [bet.elements.epsilon, bet.elements.before];
+  const show = () => {
+    if (!bet.checkValidity()) return;
+    const [epsilon, before] = fields.map((field) => field.valueAsNumber);
+    const after = outOf100(chance(epsilon, Number(bet.elements.delta.value), before / 100));
+    dots.forEach((dot, place) => dot.setAttribute("class", place < Math.floor(before) ? "dot8" : place < after ? "dot1" : "edge0"));
+    one(".dots").setAttribute("aria-label", `${after} of 100 dots are filled`);
+    for (const each of all("[data-after]")) each.textContent = after;
+    one("[data-before]").textContent = before;
+    [one("[data-even]").hidden, one("[data-belief]").hidden] = [before !== 50, before === 50];
+    weak.hidden = epsilon < Number(weak.dataset.weak);
+  };
+  const places = make("datalist", "", { id: "places" });
+  places.append(...all("[data-marks] [data-value]").map((each) => make("option", "", { value: each.dataset.value })));
+  bet.append(places);
+  for (const field of fields) {
+    const looks = field.name === "epsilon" ? { max: bet.dataset.top, step: 0.01, list: "places" } : { max: field.max, step: 1 };
+    const slider = make("input", "", { type: "range", min: field.min, "aria-label": field.labels[0].textContent, ...looks });
+    slider.value = field.value;
+    slider.addEventListener("input", () => { field.value = slider.value; show(); });
+    slider.addEventListener("change", () => say(one("p.asked:not([hidden])").textContent));
+    field.addEventListener("input", () => { slider.value = field.value; show(); });
+    field.after(slider);
+  }
+}
+
+// -- a check of the ledger that is running --
+
+const checking = one("[data-running]");
+const looking = checking && setInterval(async () => {
+  const reply = await fetch(checking.dataset.running).catch(() => null);
+  const job = reply?.ok && !reply.redirected ? await reply.json() : null, bar = one("progress", checking);
+  if (reply && job?.state !== "running") { clearInterval(looking); location.reload(); }
+  else if (job) [bar.max, bar.value, one("span", checking).textContent] = [job.of || 1, job.done, `${job.done} of ${job.of} rows`];
+}, 2000);
