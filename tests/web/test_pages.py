@@ -165,6 +165,19 @@ class TestTables:
         assert "3 values" in text
         assert "a sum, at most 20 per member id and group" in text
 
+    def test_which_columns_can_be_averaged(self, serving: Callable[..., Served]) -> None:
+        def add_bounds(world: World) -> None:
+            bounded = 'n = { type = "integer", min = 0, max = 8 }'
+            text = world.path.read_text().replace('visits = { sum = "n", max_per_unit = 20 }', "")
+            world.path.write_text(text.replace('n = { type = "integer" }', bounded))
+
+        served = serving(prepare=add_bounds)
+        browser = Browser(served)
+        browser.sign_in(served.key())
+        page = browser.open("/tables")
+        check_markup(page)
+        assert "integer, averaged from 0 to 8 in steps of 1" in page.text
+
     def test_of_nothing(self, serving: Callable[..., Served]) -> None:
         served = serving(more='[analysts.nina]\nbudget = "partner"\ntables = []\n')
         browser = Browser(served)
