@@ -10,18 +10,7 @@ import pytest
 from sfumato.show import Figures, chart
 from sfumato.show.drawing import crop, fold, round_steps, text_width
 from sfumato.show.palette import COLOURS, DARK, LIGHT, LOOKS, attributes, stylesheet
-
-
-def luminance(colour: str) -> float:
-    """The relative luminance of WCAG 2."""
-    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
+from tests.helpers.contrast import contrast
 
 
 def colours_of(look: str, paper: dict[str, str]) -> set[str]:

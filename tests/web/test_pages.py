@@ -14,6 +14,7 @@ from sfumato.accounting import Charge
 from sfumato.show import visible
 from sfumato.web.rendering import HEADERS, SCRIPT, STYLE
 from tests.helpers.browsing import Browser, Page, ask
+from tests.helpers.hostile import HOSTILE
 from tests.helpers.served import TOTAL, UNKNOWN, Served, break_engine
 from tests.helpers.worlds import World
 
@@ -358,6 +359,21 @@ class TestAnswers:
             assert reply.headers["content-disposition"].startswith('attachment; filename="answer-')
         assert anna.get(f"{anna.at}/other.txt").status == 404
 
+    def test_a_longer_list_has_an_address_and_the_order_that_its_sql_says(self, anna: Browser) -> None:
+        """Its last rows were drawn after the first ones, in the order of the draw."""
+        ask(anna, TOP_SQL)
+        page = ask(anna, TOP_SQL.replace("LIMIT 5", "LIMIT 20"))
+        assert anna.at.startswith("/answers/")
+        counts = [int(row.find("td")[1]["data-value"]) for row in page.find("tbody")[0].find("tr")]
+        drawn = [row["members"] for row in anna.get(f"{anna.at}/answer.json").json["rows"]]
+        assert counts == drawn == sorted(counts, reverse=True)
+        digest = f"sha256:{anna.at.removeprefix('/answers/')}"
+        stored = anna.served.session.recall(digest, analyst="anna").rows
+        assert [row["members"] for row in stored] != counts
+        form = {"table": "engagements", "by": "article", "measure": "members", "k": "20"}
+        anna.post("/answers", form)
+        assert anna.at.endswith(digest.removeprefix("sha256:"))
+
     def test_what_sql_computes_from_an_answer_is_shown_at_once(self, anna: Browser) -> None:
         page = ask(anna, f"SELECT article, 2 * members AS twice FROM ({TOP_SQL}) AS t")
         assert "no address of its own" in page.text
@@ -443,27 +459,15 @@ class TestHistoryAndBudget:
         assert found["lines"]["afterwards"] == "counted, not limited"
 
 
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "</svg><img src=x onerror=alert(1)>",
-    '" autofocus onfocus="alert(1)',
-    "' onmouseover='alert(1)",
-    "{{ 7 * 7 }}{% raw %}",
-    "javascript:alert(1)",
-    "=HYPERLINK(0)",
-    "\u202egnitirw\u2066",
-    "a\u200bb\u0000c\x1b[31m",
-    "x" * 1_000,
-    "",
-    "]]><!--",
-)
+SOME_HOSTILE = (*HOSTILE[::20], "=HYPERLINK(0)")
 
 
 def write_hostile_keys(world: World) -> None:
     with duckdb.connect(str(world.database)) as rows:
         rows.execute("UPDATE engagements SET article = 'plain'")
-        for place, key in enumerate(HOSTILE):
-            rows.execute("UPDATE engagements SET article = ? WHERE member_id % ? = ?", [key, len(HOSTILE) + 1, place])
+        several = len(SOME_HOSTILE) + 1
+        for place, key in enumerate(SOME_HOSTILE):
+            rows.execute("UPDATE engagements SET article = ? WHERE member_id % ? = ?", [key, several, place])
 
 
 def test_keys_of_the_data_are_only_text(serving: Callable[..., Served]) -> None:
@@ -473,11 +477,11 @@ def test_keys_of_the_data_are_only_text(serving: Callable[..., Served]) -> None:
     browser.sign_in(served.key())
     page = ask(browser, TOP_SQL.replace("LIMIT 5", "LIMIT 20"))
     seen = [row.find("td")[0].text for row in page.find("tbody")[0].find("tr")]
-    assert {*seen} >= {visible(key) or "(empty)" for key in HOSTILE}
+    assert {*seen} >= {visible(key) or "(empty)" for key in SOME_HOSTILE}
     plain = ask(browser, TOP_SQL.replace("article", "job_title"))
     kinds = [{(node.tag, *sorted(node.attributes)) for node in walk(each)} for each in (page, plain)]
     assert kinds[0] - {("title",)} <= kinds[1] | {("p", "class")}
-    assert all(key not in page.find("title")[0].text for key in HOSTILE if key)
+    assert all(key not in page.find("title")[0].text for key in SOME_HOSTILE if key)
     assert b"'=HYPERLINK(0)" in browser.get(f"{find_address(browser)}/rows.csv").body
 
 
@@ -497,7 +501,7 @@ def walk(page: Page) -> list:
     return nodes
 
 
-@pytest.mark.parametrize("key", HOSTILE[:8])
+@pytest.mark.parametrize("key", SOME_HOSTILE[:8])
 def test_what_was_typed_comes_back_as_it_was(reading: Browser, key: str) -> None:
     sql = f"SELECT members FROM engagements WHERE article = '{key.replace(chr(39), chr(39) * 2)}' AND nowhere = 1"
     page = ask(reading, sql, 422)

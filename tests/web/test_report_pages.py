@@ -24,7 +24,7 @@ from tests.helpers.advertised import REPORTS, write_ads
 from tests.helpers.browsing import Browser, Node, Page, form_fields
 from tests.helpers.served import Served, break_engine, new_served
 from tests.helpers.worlds import World
-from tests.web.test_pages import HOSTILE, check_markup, walk
+from tests.web.test_pages import SOME_HOSTILE, check_markup, walk
 
 RANGE = "start=2026-10-28&end=2026-11-03"
 BY_DAY = f"/reports/ads?entity=acme&statistic=impressions&statistic=clicks&{RANGE}&step=day&option="
@@ -615,7 +615,7 @@ class TestFiles:
         assert reply.headers["content-type"].startswith("image/svg+xml")
 
 
-NAMES = tuple(key for key in HOSTILE if key and "\0" not in key)
+NAMES = tuple(key for key in SOME_HOSTILE if key and "\0" not in key)
 
 
 def write_hostile_names(world: World) -> None:

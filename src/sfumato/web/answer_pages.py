@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as replace_fields
 from starlette.responses import Response
 
 from sfumato.errors import InvalidArgument, NotFound, Refused
+from sfumato.ledger.types import KeptRequest
 from sfumato.service.media import CSV
 from sfumato.show import Figures, chart, count_interval
 from sfumato.web import asking, words
@@ -22,10 +24,18 @@ SHA = "sha256:"
 MAX_BARS = 40
 
 
-def show_answer(call: PageCall) -> Response:
-    digest = f"{SHA}{call.request.path_params['digest']}"
+def recall(call: PageCall, digest: str) -> tuple[Answer, KeptRequest]:
+    """A stored answer and its question. The largest groups come in the order of their counts, as its SQL says."""
     answer = call.session.recall(digest, analyst=call.analyst)
     kept = call.session.question(digest, analyst=call.analyst)
+    measure = answer.measure
+    if measure is not None and (kept.request or {}).get("type") == "top_k":
+        answer = replace_fields(answer, rows=sorted(answer.rows, key=lambda row: row[measure], reverse=True))
+    return answer, kept
+
+
+def show_answer(call: PageCall) -> Response:
+    answer, kept = recall(call, f"{SHA}{call.request.path_params['digest']}")
     return show_new_answer(call, answer, kept.sql or "", kept.request)
 
 
@@ -141,7 +151,7 @@ def _snippets(call: PageCall, sql: str) -> dict[str, str]:
 def save_answer(call: PageCall) -> Response:
     """The rows as CSV, the picture as SVG, or all of it as JSON."""
     digest, file = call.request.path_params["digest"], call.request.path_params["file"]
-    answer = call.session.recall(f"{SHA}{digest}", analyst=call.analyst)
+    answer, _ = recall(call, f"{SHA}{digest}")
     if file == "rows.csv":
         return download(answer.to_csv(), f"answer-{digest[:12]}.csv", CSV)
     if file == "answer.json":

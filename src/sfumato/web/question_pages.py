@@ -30,7 +30,7 @@ from sfumato.query.serial import read_question
 from sfumato.query.sql.write import write_sql
 from sfumato.show import visible
 from sfumato.web import asking, words
-from sfumato.web.answer_pages import SHA, show_new_answer
+from sfumato.web.answer_pages import SHA, recall, show_new_answer
 from sfumato.web.asking import Question
 from sfumato.web.frame import PageCall
 from sfumato.web.proposals import Proposal, describe_sql
@@ -131,12 +131,16 @@ def ask(call: PageCall) -> Response:
 
 
 def _is_stored(call: PageCall, answer: Answer) -> bool:
-    """Whether the address of the answer shows just this: what SQL computes after the core is not stored."""
+    """Whether the address of the answer shows these rows: what SQL computes after the core is not stored.
+
+    In the order of the draw, in which a form gets them, or in that of the counts, which SQL asks for.
+    """
+    digest = answer.receipt.digest
     try:
-        stored = call.session.recall(answer.receipt.digest, analyst=call.analyst)
+        drawn, (ordered, _) = call.session.recall(digest, analyst=call.analyst), recall(call, digest)
     except NotFound:
         return False
-    return (stored.columns, stored.rows) == (answer.columns, answer.rows)
+    return drawn.columns == answer.columns and answer.rows in (drawn.rows, ordered.rows)
 
 
 def _failure(error: SfumatoError) -> str:

@@ -11,14 +11,14 @@ const make = (tag, text, attributes = {}) => {
   return made;
 };
 
-const WAIT_MS = 250, SLOW_MS = 5000, MAX_OFFERS = 12;
+const WAIT_MS = 250, SLOW_MS = 5000, MAX_OFFERS = 8;
 
 one("[data-focus]")?.focus();
 
 // -- forms that take a while --
 
 function markBusy(form, button) {
-  if (form.dataset.sent) return false;
+  if (one("form[data-sent]")) return false; // of any form: a button that has moved under the pointer asks nothing
   form.dataset.sent = "yes";
   if (button) {
     button.dataset.words = button.textContent;
@@ -135,20 +135,22 @@ const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.repl
 
 // What may stand at the cursor: the texts, each with what it is.
 function findOffers(before) {
-  const text = /(?:'[^']*|[\w"]*)$/.exec(before)[0];
+  const inText = before.split("'").length % 2 === 0;
+  const text = inText ? before.slice(before.lastIndexOf("'")) : /[\w"]*$/.exec(before)[0];
+  const ahead = before.slice(0, before.length - text.length);
   const named = known.tables.filter((table) => before.includes(table.name) || editor.value.includes(table.name));
   const tables = named.length ? named : known.tables;
   const columns = tables.flatMap((table) => table.columns);
-  const compared = /([\w"]+)\s*(?:=|<>|!=|IN\s*\([^)]*)\s*(?:'[^']*)?$/i.exec(before);
+  const compared = /([\w"]+)\s*(?:=|<>|!=|IN\s*\([^)]*)\s*$/i.exec(ahead);
   const offers = [];
   if (compared) {
     const column = columns.find((each) => quoted(each.name) === compared[1]);
     for (const value of column?.values ?? []) {
       offers.push([typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value), "value"]);
     }
-  } else if (/\b(?:FROM|JOIN)\s+[\w"]*$/i.test(before)) {
+  } else if (/\b(?:FROM|JOIN)\s+$/i.test(ahead)) {
     offers.push(...known.tables.map((table) => [quoted(table.name), "table"]));
-  } else if (!text.startsWith("'")) {
+  } else if (!inText) {
     offers.push(...columns.map((column) => [quoted(column.name), column.type]));
     offers.push(...tables.flatMap((table) => table.measures.map((name) => [quoted(name), "measure"])));
     offers.push(...KEYWORDS.map((word) => [word, ""]));
@@ -163,18 +165,18 @@ if (editor) {
   const list = make("ul", "", { class: "offers", role: "listbox", id: "offers", "aria-label": "Completions" });
   list.hidden = true;
   editor.after(list);
-  for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "offers", "aria-haspopup": "listbox" })) editor.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ "aria-autocomplete": "list", "aria-controls": "offers", "aria-haspopup": "listbox" })) editor.setAttribute(name, value);
   let chosen = 0, current = { text: "", offers: [] };
 
   const close = () => {
     list.hidden = true;
-    editor.setAttribute("aria-expanded", "false");
     editor.removeAttribute("aria-activedescendant");
   };
   const mark = () => {
     all("li", list).forEach((item, place) => item.setAttribute("aria-selected", String(place === chosen)));
     editor.setAttribute("aria-activedescendant", `offer-${chosen}`);
     list.children[chosen]?.scrollIntoView({ block: "nearest" });
+    say(`${current.offers[chosen][0]}, ${chosen + 1} of ${current.offers.length}`);
   };
   const open = (asked) => {
     const before = editor.value.slice(0, editor.selectionStart);
@@ -188,7 +190,6 @@ if (editor) {
       return item;
     }));
     list.hidden = false;
-    editor.setAttribute("aria-expanded", "true");
     mark();
   };
   const take = () => {
