@@ -10,10 +10,12 @@ import pytest
 
 from tests.helpers.scheduling import TOGETHER, StealingScheduler
 
+KEPT = (TOGETHER[0], TOGETHER[1], "tests/browser/")
 TESTS = [
     *(f"tests/a/test_one.py::test_{i}" for i in range(90)),
     *(f"{TOGETHER[0]}::test_{i}" for i in range(60)),
     *(f"{TOGETHER[1]}::test_{i}" for i in range(5)),
+    *(f"tests/browser/test_{file}.py::test_{i}" for file in "ab" for i in range(5)),
     *(f"tests/z/test_two.py::TestTwo::test_{i}" for i in range(50)),
 ]
 
@@ -71,14 +73,16 @@ def workers_of_a_run(seed: int, number: int) -> list[Worker]:
 
 @pytest.mark.parametrize("number", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(5))
-def test_each_test_runs_once_and_a_file_that_stays_together_runs_first_on_one_worker(seed, number):
+def test_each_test_runs_once_and_what_stays_together_runs_first_on_one_worker(seed, number):
     workers = workers_of_a_run(seed, number)
     assert sorted(itertools.chain(*(worker.done for worker in workers))) == list(range(len(TESTS)))
-    for file in TOGETHER[:2]:
-        together = [at for at, name in enumerate(TESTS) if name.startswith(f"{file}::")]
+    kept = {worker: set() for worker in workers}
+    for place in KEPT:
+        together = [at for at, name in enumerate(TESTS) if name.startswith(place)]
         [keeper] = [worker for worker in workers if {*worker.done} & {*together}]
         assert [at for at in keeper.done if at in together] == together
-        assert keeper.done[0] in together or number == 1
+        kept[keeper].update(together)
+    assert number == 1 or all({*worker.done[: len(first)]} == first for worker, first in kept.items())
 
 
 def test_other_tests_go_to_workers_that_have_time():

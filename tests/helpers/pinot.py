@@ -12,7 +12,6 @@ import ctypes
 import fcntl
 import json
 import math
-import os
 import shutil
 import signal
 import socket
@@ -27,6 +26,7 @@ from typing import IO, Any
 
 import httpx2
 
+from tests.helpers.cached import cache
 from tests.helpers.postgres import READY, keep, started
 
 VERSION = "0.11.0"
@@ -66,8 +66,7 @@ def why_missing() -> str:
 
 def jars() -> Path:
     """The folder of the programs, which exists when it is complete."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "sfumato-tests" / f"pinot-{VERSION}" / "lib"
+    return cache() / f"pinot-{VERSION}" / "lib"
 
 
 def download() -> bool:

@@ -1,7 +1,7 @@
 """How the tests of a run are divided: workers take tests from one another, but for those that stay together.
 
-One worker has all tests of a file in `TOGETHER`, and begins with them. Such a file starts something that is expensive
-and lives in the worker: a second worker would start it again.
+One worker has all tests of a file or folder in `TOGETHER`, and begins with them. Such a file starts something that is
+expensive and lives in the worker: a second worker would start it again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ TOGETHER = (
     "tests/engines/test_spark.py",  # a driver of Spark
     "tests/engines/test_spark_cluster.py",  # another one
     "tests/engines/test_clickhouse.py",  # a process has one folder of ClickHouse open
+    "tests/browser/",  # a browser, and the service that it visits
 )
 
 
@@ -28,8 +29,8 @@ class StealingScheduler(WorkStealingScheduling):
 
     def check_schedule(self) -> None:
         """Give one worker what stays together; then divide what is left, and move tests from busy to idle workers."""
-        for file in TOGETHER:
-            self._give([at for at in self.pending if self._file(at) == file])
+        for place in TOGETHER:
+            self._give([at for at in self.pending if self._file(at).startswith(place)])
         # Tests are moved from the end of the longest queue. The scheduler sees no more of what a worker keeps than it
         # leaves in every queue.
         queues = self.node2pending

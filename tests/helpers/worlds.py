@@ -162,9 +162,9 @@ class World:
 
     def tables(self) -> dict[str, list[tuple[Any, ...]]]:
         """All of the ledger, row by row, read past all of Sfumato's code."""
-        return {name: sorted(self._rows(name), key=repr) for name in TABLES}
+        return {name: sorted(self.rows(name), key=repr) for name in TABLES}
 
-    def _rows(self, name: str) -> list[tuple[Any, ...]]:
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
         if self.ledger.startswith("sqlite:"):
             import sqlite3
 
