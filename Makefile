@@ -35,7 +35,7 @@ bench: .venv/dev ## measure, side by side, and write benchmarks/RESULTS.md
 
 docs: .venv/dev ## write the reference pages and the pictures, build the site into build/docs, then run every example
 	$(BIN)/python docs/reference.py
-	$(BIN)/python docs/pictures.py
+	PYTHONPATH=. $(BIN)/python docs/pictures.py
 	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/docs
 	$(BIN)/pytest tests/test_docs.py
 

@@ -1,31 +1,54 @@
-"""Draw the pictures of docs/pictures/ from the demo's generated people: `python docs/pictures.py`.
+"""Draw the pictures of docs/pictures/ from the demo's generated people: `PYTHONPATH=. python docs/pictures.py`.
 
-The charts are the ones that users get. Only the randomness is fixed: a second run writes the same files.
+The charts and the pages are the ones that users get. Only the randomness is fixed: a second run writes the same files.
+Beside the picture of a page stands its text, by which a test notices that the page has changed.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import duckdb
 
 import sfumato as sf
 from sfumato.demo import demo
+from sfumato.ledger.api_keys import ApiKeys
+from sfumato.service.app import create_app
+from sfumato.session import Session
+from sfumato.web.console import add_console
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.helpers.screens import Screen
 
 PICTURES = Path(__file__).parent / "pictures"
 ARTICLE = "cookie-free-ads-51"
+PAGE_SIZE = (1000, 720)
 
 
 def draw(target: Path) -> None:
-    """Write every picture into `target`."""
+    """Write every chart into `target`."""
     target.mkdir(exist_ok=True)
+    with prepared_demo() as config:
+        with sf.open(config) as session:
+            draw_answers(session, target)
+            draw_report(session, target)
+        draw_release(target)
+
+
+@contextlib.contextmanager
+def prepared_demo() -> Iterator[Path]:
+    """The policy of a demo in the working folder, always with the same noise key."""
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryDirectory() as state,  # every run has the same ledger, whose last fence is ahead of it
@@ -35,10 +58,7 @@ def draw(target: Path) -> None:
     ):
         config = demo.prepare(Path())
         fix_version(config)
-        with sf.open(config) as session:
-            draw_answers(session, target)
-            draw_report(session, target)
-        draw_release(target)
+        yield config
 
 
 def fixed_bytes(seed: bytes) -> Callable[[int], bytes]:
@@ -81,7 +101,47 @@ def draw_release(target: Path) -> None:
     released.chart(top=10).save(target / "release.svg")
 
 
+def photograph(target: Path, browser: Browser) -> None:
+    """Write a picture of each page that the docs show into `target`, and its text."""
+    from tests.helpers.listening import listening
+    from tests.helpers.screens import screen
+
+    with prepared_demo() as config:
+        (config.parent / "noise.key").write_bytes(hashlib.sha256(b"pictures of pages").digest())
+        session = Session(config, clock=lambda: demo.AFTER)
+        key, _ = ApiKeys(session.ledger).create(demo.ANALYST, "analyst", None, demo.AFTER)
+        with listening(create_app(session, add_console=add_console)) as url, screen(browser, url) as seen:
+            seen.resize(PAGE_SIZE)
+            seen.sign_in(key)
+            seen.sees("What may be asked")
+            save_page(seen, target / "page-tables.webp")
+            seen.open("/ask?table=engagements")
+            for label, value in (("Column of condition 1", "region"), ("Column of condition 2", "day")):
+                seen.page.get_by_label(label, exact=True).select_option(value)
+            seen.page.get_by_label("Value of condition 1", exact=True).fill("emea")
+            seen.page.get_by_label("Value of condition 2", exact=True).fill("2026-10-28")
+            seen.page.get_by_text("day = '2026-10-28'").wait_for()
+            save_page(seen, target / "page-ask.webp")
+            seen.button("Ask").click()
+            seen.sees("Answer")
+            save_page(seen, target / "page-answer.webp")
+
+
+def save_page(seen: Screen, path: Path) -> None:
+    seen.page.evaluate("document.activeElement.blur()")
+    taken = seen.debugger.send("Page.captureScreenshot", {"format": "webp", "quality": 80})
+    path.write_bytes(base64.b64decode(taken["data"]))
+    path.with_suffix(".txt").write_text(seen.text + "\n", "utf-8")
+
+
 if __name__ == "__main__":
+    from tests.helpers import chromium
+
     draw(PICTURES)
+    if why := chromium.why_missing():
+        sys.stdout.write(f"the pictures of pages stay as they are: {why}\n")
+    else:
+        with chromium.launched() as browser:
+            photograph(PICTURES, browser)
     for path in sorted(PICTURES.iterdir()):
         sys.stdout.write(f"wrote docs/pictures/{path.name}, {path.stat().st_size:,} bytes\n")
