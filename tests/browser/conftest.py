@@ -33,7 +33,7 @@ def portal() -> Iterator[BlockingPortal]:
 @pytest.fixture(scope="session")
 def shared(browser: Browser, portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One service for what another test may see."""
-    with staged(tmp_path_factory.mktemp("screens") / "world", portal, ads=True) as stage:
+    with staged(tmp_path_factory.mktemp("screens") / "world", portal, ads=True, govern=True) as stage:
         yield stage
 
 

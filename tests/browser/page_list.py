@@ -33,7 +33,10 @@ Reach = Callable[[Screen, Stage], None]
 
 @dataclass(frozen=True)
 class PageRow:
-    """A page in one of its states. `reach` brings the screen there; without it, the path is opened."""
+    """A page in one of its states. `reach` brings the screen there; without it, the path is opened.
+
+    A page `is_long` if it grows with what it lists.
+    """
 
     name: str
     route: str
@@ -42,6 +45,7 @@ class PageRow:
     path: str = ""
     status: int = 200
     reach: Reach | None = None
+    is_long: bool = False
 
     def show(self, screen: Screen, stage: Stage) -> None:
         if self.reach is None:
@@ -104,6 +108,11 @@ def wrong_key(screen: Screen, stage: Stage) -> None:
     expect(screen.page.get_by_role("alert")).to_contain_text("no key that is valid")
 
 
+def revoking(screen: Screen, stage: Stage) -> None:
+    screen.open("/keys")
+    screen.page.get_by_role("link", name="Revoke").first.click()
+
+
 def asked_and_open(path: str) -> Reach:
     def reach(screen: Screen, stage: Stage) -> None:
         screen.ask(TOP)
@@ -146,15 +155,30 @@ PAGES = (
     PageRow("report, at first", REPORT, "ads", analyst="rita", path="/reports/ads"),
     PageRow("report, over time", REPORT, "ads", analyst="tina", path=OVER_TIME),
     PageRow("report, by title", REPORT, "ads", analyst="tina", path=BY_TITLE),
-    PageRow("report, small steps", REPORT, "ads", analyst="tina", path=SMALL_STEPS),
+    PageRow("report, small steps", REPORT, "ads", analyst="tina", path=SMALL_STEPS, is_long=True),
     PageRow("report, off the grid", REPORT, "ads", analyst="tina", path=OFF_THE_GRID, status=422),
     PageRow("report, not yours", REPORT, "Not found", analyst="tina", path="/reports/ads?entity=globex", status=404),
     PageRow("report, no tree", REPORT, "clicks", analyst="rita", path="/reports/clicks"),
+    PageRow("overview", "/overview", "Overview", analyst="omar"),
+    PageRow("overview, an auditor", "/overview", "Overview", analyst="axel"),
+    PageRow("dry", "/dry", "Who would run dry", analyst="omar"),
+    PageRow("questions", "/questions", "Questions of all", analyst="axel"),
+    PageRow("keys", "/keys", "Keys", analyst="omar"),
+    PageRow("keys, an auditor", "/keys", "Keys", analyst="axel"),
+    PageRow("revoke", "/keys/{id}/revoke", "Revoke a key", analyst="omar", reach=revoking),
+    PageRow("grants", "/grants", "Grant", analyst="omar"),
+    PageRow("policy", "/policy", "Policy", analyst="omar", is_long=True),
+    PageRow("guarantee", "/guarantee", "Guarantee", analyst="omar"),
+    PageRow("ledger", "/ledger", "Ledger", analyst="omar"),
+    PageRow("releases", "/releases", "Releases", analyst="omar"),
+    PageRow("overview, not yours", "/overview", "Not found", status=404),
     PageRow("nowhere", "/nowhere", "Not found", status=404),
 )
 
 NO_PAGES = (
     *("/ask/words", "/history.csv", "/answers/{digest}/{file}"),
     *("/reports/{name}/entities", "/reports/{name}/{file}"),
+    *("/ledger/progress", "/releases/{digest}/statement.json"),
+    "/releases/{digest}",  # there is no release here
 )
 """Routes that deliver data and files."""

@@ -37,7 +37,7 @@ def test_a_page_is_for_all_eyes(shared: Stage, seated: Seated, axe: None, row: P
     with seated(shared, row.analyst, reduced_motion="reduce") as screen:
         row.show(screen, shared)
         if row.reach is None:
-            check_first_load(screen, MAX_LONG_BYTES if "?" in row.path else MAX_BYTES)
+            check_first_load(screen, MAX_LONG_BYTES if row.is_long else MAX_BYTES)
         found = {"motion": screen.run(MOVING)}
         for size in (WIDE, NARROW):
             screen.resize(size)
