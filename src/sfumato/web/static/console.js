@@ -136,8 +136,7 @@ const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.repl
 // What may stand at the cursor: the texts, each with what it is.
 function findOffers(before) {
   const inText = before.split("'").length % 2 === 0;
-  const text = inText ? before.slice(before.lastIndexOf("'")) : /[\w"]*$/.exec(before)[0];
-  const ahead = before.slice(0, before.length - text.length);
+  const text = inText ? before.slice(before.lastIndexOf("'")) : /[\w"]*$/.exec(before)[0], ahead = before.slice(0, before.length - text.length);
   const named = known.tables.filter((table) => before.includes(table.name) || editor.value.includes(table.name));
   const tables = named.length ? named : known.tables;
   const columns = tables.flatMap((table) => table.columns);
