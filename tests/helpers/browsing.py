@@ -152,7 +152,7 @@ class Browser:
 
     def _follow(self, reply: Reply, status: int) -> Page:
         while reply.status == 303:
-            self.at = reply.headers["location"]
+            self.at = dict(reply.pairs)["location"]
             reply = self.get(self.at)
         assert reply.status == status, (reply.status, reply.body[:2000])
         return Page(reply.body.decode())

@@ -115,6 +115,20 @@ class SignInsContract:
         ApiKeys(self.open()).revoke(revoked.id, NOW)
         assert SignIns(ledger).find(second, NOW) is None
 
+    def test_one_without_a_key_is_begun_once_in_all_processes(self) -> None:
+        here, there = self.open(), self.open()
+        begun = SignIns(here).begin_once("0123456789ab", "anna", "analyst", HOURS, NOW)
+        assert begun is not None
+        secret, sign_in = begun
+        assert (sign_in.id, sign_in.key, sign_in.ends) == ("0123456789ab", None, NOW + timedelta(hours=8))
+        assert SignIns(there).find(secret, sign_in.ends - INSTANT) == sign_in
+        assert SignIns(there).find(secret, sign_in.ends) is None
+        assert SignIns(there).begin_once("0123456789ab", "ben", "owner", HOURS, NOW) is None
+        SignIns(there).end(secret, NOW)
+        assert SignIns(here).find(secret, NOW) is None
+        assert SignIns(here).begin_once("0123456789ab", "anna", "analyst", HOURS, NOW) is None
+        assert here.verify() == []
+
     @pytest.mark.parametrize(
         "change",
         [

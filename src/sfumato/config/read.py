@@ -82,7 +82,7 @@ def read_config(text: str, folder: Path, environment: Mapping[str, str]) -> Conf
             budgets=root.sections("budgets", lambda _, s: read_budget(s)),
             analysts=root.sections("analysts", lambda _, s: read_analyst(s)),
             organisations=root.sections("organisations", lambda _, s: s.text("budget")),
-            service=root.section("service", read_service, ServiceSettings()),
+            service=root.section("service", lambda s: read_service(s, folder), ServiceSettings()),
             reports=root.sections("reports", read_report_settings),
             console=root.section("console", read_console, ConsoleSettings()),
             digest=hashlib.sha256(text.encode()).hexdigest(),
@@ -236,21 +236,25 @@ def read_entities_of_analyst(section: Section) -> dict[str, tuple[str | tuple[st
     }
 
 
-def read_service(section: Section) -> ServiceSettings:
+def read_service(section: Section, folder: Path) -> ServiceSettings:
     usual = ServiceSettings()
     host = section.text("host", usual.host)
     if not host:
         raise ConfigError(section.at("host"), "must name an address, such as 127.0.0.1; 0.0.0.0 is all of them")
-    return ServiceSettings(
+    settings = ServiceSettings(
         host=host,
         port=section.whole("port", usual.port, at_most=65_535),
         workers=section.whole("workers", usual.workers, at_least=1, at_most=256),
         pad_ms=section.whole("pad_ms", at_most=60_000) if section.has("pad_ms") else usual.pad_ms,
         rate_per_minute=section.whole("rate_per_minute", usual.rate_per_minute, at_most=10**9),
         max_request_bytes=section.whole("max_request_bytes", usual.max_request_bytes, at_least=1024, at_most=1 << 24),
-        oidc=section.section("oidc", read_oidc, None),
+        oidc=section.section("oidc", lambda s: read_oidc(s, folder), None),
         origin=read_origin(section) if section.has("origin") else usual.origin,
     )
+    if settings.has_provider and settings.origin is None:
+        words = "must be set for [service.oidc] client_id: the provider sends people back to this address only"
+        raise ConfigError(section.at("origin"), words)
+    return settings
 
 
 def read_origin(section: Section) -> str:
@@ -278,7 +282,7 @@ def read_console(section: Section) -> ConsoleSettings:
     )
 
 
-def read_oidc(section: Section) -> Oidc | None:
+def read_oidc(section: Section, folder: Path) -> Oidc | None:
     usual, jwks_url = defaults(Oidc), section.text("jwks_url")
     if not _is_trusted(jwks_url):
         raise ConfigError(section.at("jwks_url"), "must begin with https://, because these keys decide who may ask")
@@ -286,11 +290,19 @@ def read_oidc(section: Section) -> Oidc | None:
     for name, text in names.items():
         if not text:
             raise ConfigError(section.at(name), "must not be empty: a token is checked against it")
+    client_id, secret_file = (section.text(name, "") for name in ("client_id", "client_secret_file"))
+    if client_id and not _is_trusted(names["issuer"]):
+        words = "must begin with https://, because the provider's addresses for signing in are read from there"
+        raise ConfigError(section.at("issuer"), words)
+    if secret_file and not client_id:
+        raise ConfigError(section.at("client_secret_file"), "is for signing in to the pages, which needs client_id")
     return Oidc(
         **names,
         jwks_url=jwks_url,
         claim=section.text("claim", usual["claim"]),
         leeway_s=section.whole("leeway_s", usual["leeway_s"], at_most=600),
+        client_id=client_id or None,
+        client_secret_file=folder / secret_file if secret_file else None,
     )
 
 

@@ -297,13 +297,19 @@ class Analyst:
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """Tokens of an identity provider: who issues them, for which audience, and which claim names the analyst."""
+    """Tokens of an identity provider: who issues them, for which audience, and which claim names the analyst.
+
+    With `client_id`, people sign in to the pages with the provider. `client_secret_file` holds the secret that the
+    service proves itself with, if the provider has given one.
+    """
 
     issuer: str
     audience: str
     jwks_url: str
     claim: str = "sub"
     leeway_s: int = 60
+    client_id: str | None = None
+    client_secret_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +328,11 @@ class ServiceSettings:
     max_request_bytes: int = 1 << 18
     oidc: Oidc | None = None
     origin: str | None = None
+
+    @property
+    def has_provider(self) -> bool:
+        """Whether people sign in to the pages with an identity provider, if they want to."""
+        return self.oidc is not None and self.oidc.client_id is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ refused. Why this is not `jwt.PyJWKClient`: docs/adr/0007-provider-keys.md.
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import math
@@ -18,9 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from http.client import HTTPException
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import jwt
@@ -29,6 +30,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from sfumato.config import Oidc
 from sfumato.errors import ConfigError
 
+T = TypeVar("T")
 Fetch: TypeAlias = Callable[[str], bytes]
 
 MAX_TOKEN_CHARACTERS = 8192
@@ -41,7 +43,7 @@ MIN_INTERVAL_S = 30
 MAX_AGE_S = 24 * 3600
 """Keys are trusted at most this long while the provider cannot be reached."""
 MAX_FETCH_S = 5
-MAX_JWKS_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 
 _ALGORITHMS_BY_KEY: Mapping[tuple[str, str | None], frozenset[str]] = {
     ("RSA", None): frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}),
@@ -66,8 +68,11 @@ class TokenVerifier:
     def __init__(self, oidc: Oidc, keys: KeySet) -> None:
         self._oidc, self._keys = oidc, keys
 
-    def analyst(self, token: str, now: datetime) -> str | None:
-        """The analyst's name, or None if the token is not valid for any reason. May block on a fetch of keys."""
+    def analyst(self, token: str, now: datetime, nonce: str | None = None) -> str | None:
+        """The analyst's name, or None if the token is not valid for any reason. May block on a fetch of keys.
+
+        With a `nonce`, the token must have been issued to the audience itself, for the sign-in with this nonce.
+        """
         if len(token) > MAX_TOKEN_CHARACTERS or not TOKEN_SHAPE.fullmatch(token):
             return None
         try:
@@ -76,7 +81,9 @@ class TokenVerifier:
             claims = None if key is None else self._claims(token, key)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return None
-        return self._name(claims) if claims is not None and self._is_current(claims, now) else None
+        if claims is None or not self._is_current(claims, now):
+            return None
+        return self._name(claims) if nonce is None or self._is_for(claims, nonce) else None
 
     def _claims(self, token: str, key: PublicKey) -> dict[str, Any]:
         # The time claims are checked by `_is_current`: PyJWT uses its own clock, and reads text and true as numbers.
@@ -102,6 +109,11 @@ class TokenVerifier:
         present, leeway = now.timestamp(), self._oidc.leeway_s
         expires = times.pop("exp")
         return bool(expires > present - leeway and all(begins <= present + leeway for begins in times.values()))
+
+    def _is_for(self, claims: Mapping[str, Any], nonce: str) -> bool:
+        said, party = claims.get("nonce"), claims.get("azp", self._oidc.audience)
+        is_ours = party == self._oidc.audience
+        return is_ours and isinstance(said, str) and hmac.compare_digest(said.encode(), nonce.encode())
 
     def _name(self, claims: Mapping[str, Any]) -> str | None:
         # Some providers let users enter any e-mail address; only a verified one is proof of identity.
@@ -157,63 +169,85 @@ def public_keys(document: bytes) -> tuple[PublicKey, ...]:
     return tuple(key for key in keys if key is not None)
 
 
-class KeySet:
-    """The provider's public keys: fetched on demand, at most once per `MIN_INTERVAL_S`, and cached. Thread-safe.
+class CachedDocument(Generic[T]):
+    """A document of the provider: fetched on demand, at most once per `MIN_INTERVAL_S`, and cached. Thread-safe.
 
-    One thread fetches at a time. Other threads use the cached keys meanwhile, and wait only if there are none: tokens
-    with unknown keys must not block all callers while the provider is slow.
+    One thread fetches at a time. Other threads use the cached document meanwhile, and wait only if there is none: they
+    must not all be blocked while the provider is slow. `read` raises ValueError for what is not such a document.
     """
 
-    def __init__(self, url: str, fetch: Fetch, monotonic: Callable[[], float] = time.monotonic) -> None:
-        check_url(url)
-        self._url, self._fetch, self._monotonic = url, fetch, monotonic
+    _failure = "a document of the identity provider could not be fetched"
+
+    def __init__(
+        self, url: str, read: Callable[[bytes], T], fetch: Fetch, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._url, self._read, self._fetch, self._monotonic = url, read, fetch, monotonic
         self._lock = threading.Lock()
-        self._keys: tuple[PublicKey, ...] = ()
+        self._content: T | None = None
         self._tried_at = self._fetched_at = -math.inf
 
-    def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
-        """The only key with this `kid` and algorithm. Without a `kid`, the only key of a set of one without a `kid`."""
+    @property
+    def content(self) -> T | None:
+        """What was read last, unless it is older than `MAX_AGE_S`. One that is not fresh any more is fetched again."""
         if self._monotonic() - self._fetched_at > REFRESH_S:
-            self._refresh(wait=False)
-        key = self._lookup(kid, algorithm)
-        if key is None:
-            self._refresh(wait=not self._keys)
-            key = self._lookup(kid, algorithm)
-        return key
+            self.refresh(wait=self._content is None)
+        return None if self._monotonic() - self._fetched_at > MAX_AGE_S else self._content
 
-    def _lookup(self, kid: str | None, algorithm: str) -> PublicKey | None:
-        keys = self._keys
-        if self._monotonic() - self._fetched_at > MAX_AGE_S or (kid is None and len(keys) != 1):
-            return None
-        matches = [key for key in keys if key.kid == kid and algorithm in key.algorithms]
-        return matches[0] if len(matches) == 1 else None
-
-    def _refresh(self, *, wait: bool) -> None:
+    def refresh(self, *, wait: bool) -> None:
+        """Fetch it again, unless it was tried a moment ago; or, without `wait`, if another thread does."""
         if not self._lock.acquire(blocking=wait):
             return
         try:
             if self._monotonic() - self._tried_at < MIN_INTERVAL_S:
                 return
             self._tried_at = self._monotonic()
-            self._keys = public_keys(self._fetch(self._url))
+            self._content = self._read(self._fetch(self._url))
             self._fetched_at = self._monotonic()
         except (OSError, HTTPException, ValueError, RecursionError) as error:
-            fields = {"problem": type(error).__name__}
-            _LOG.warning("the keys of the identity provider could not be fetched", extra={"fields": fields})
+            _LOG.warning(self._failure, extra={"fields": {"problem": type(error).__name__}})
         finally:
             self._lock.release()
 
 
-def check_url(url: str) -> None:
-    """Raise `ConfigError` unless keys from this URL cannot be changed on the way: HTTPS, or HTTP on this machine."""
+class KeySet(CachedDocument[tuple[PublicKey, ...]]):
+    """The provider's public keys. An unknown key has them fetched again."""
+
+    _failure = "the keys of the identity provider could not be fetched"
+
+    def __init__(self, url: str, fetch: Fetch, monotonic: Callable[[], float] = time.monotonic) -> None:
+        check_url("service.oidc.jwks_url", url)
+        super().__init__(url, public_keys, fetch, monotonic)
+
+    def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
+        """The only key with this `kid` and algorithm. Without a `kid`, the only key of a set of one without a `kid`."""
+        key = self._lookup(kid, algorithm)
+        if key is None:
+            self.refresh(wait=not self._content)
+            key = self._lookup(kid, algorithm)
+        return key
+
+    def _lookup(self, kid: str | None, algorithm: str) -> PublicKey | None:
+        keys = self.content or ()
+        if kid is None and len(keys) != 1:
+            return None
+        matches = [key for key in keys if key.kid == kid and algorithm in key.algorithms]
+        return matches[0] if len(matches) == 1 else None
+
+
+def is_trusted(url: str) -> bool:
+    """Whether a reply from this URL cannot be changed on the way: HTTPS, or HTTP on this machine."""
     try:
         parts = urlsplit(url)
         is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-        is_safe = (is_local or parts.scheme == "https") and bool(parts.hostname) and "@" not in parts.netloc
+        return (is_local or parts.scheme == "https") and bool(parts.hostname) and "@" not in parts.netloc
     except ValueError:
-        is_safe = False
-    if not is_safe:
-        raise ConfigError("service.oidc.jwks_url", "must begin with https:// and name a host, without a password")
+        return False
+
+
+def check_url(setting: str, url: str) -> None:
+    """Raise `ConfigError` unless replies from this URL can be trusted."""
+    if not is_trusted(url):
+        raise ConfigError(setting, "must begin with https:// and name a host, without a password")
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -224,9 +258,18 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def fetch(url: str) -> bytes:
-    """GET a URL, without redirects, within `MAX_FETCH_S` seconds and `MAX_JWKS_BYTES`."""
+    """GET a URL, without redirects, within `MAX_FETCH_S` seconds and `MAX_BYTES`."""
+    return _send(Request(url, headers={"Accept": "application/jwk-set+json, application/json"}))  # noqa: S310
+
+
+def post(url: str, fields: Mapping[str, str], headers: Mapping[str, str]) -> bytes:
+    """POST a form to a URL, with the same limits."""
+    accept = {"Accept": "application/json"}
+    return _send(Request(url, urlencode(fields).encode(), {**accept, **headers}))  # noqa: S310
+
+
+def _send(request: Request) -> bytes:
     end = time.monotonic() + MAX_FETCH_S
-    request = Request(url, headers={"Accept": "application/jwk-set+json, application/json"})  # noqa: S310 (`KeySet` has checked it)
     try:
         response = build_opener(_NoRedirects()).open(request, timeout=MAX_FETCH_S)
     except HTTPError as error:
@@ -236,6 +279,6 @@ def fetch(url: str) -> bytes:
     with response:
         while chunk := response.read1(1 << 16):
             document += chunk
-            if len(document) > MAX_JWKS_BYTES or time.monotonic() > end:
+            if len(document) > MAX_BYTES or time.monotonic() > end:
                 raise ValueError("too large or too slow")
     return document

@@ -2,6 +2,8 @@
 
 console     the routes of the pages, and what all of them have in common
 signing     who is signed in: cookies, origins, what a form must come from
+sign_in_page, provider_sign_in
+            the page on which people sign in, and the way to the identity provider and back
 rendering   templates, styles and scripts
 pages       what each page shows
 asking      the form and the SQL of a question

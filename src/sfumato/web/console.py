@@ -17,7 +17,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
-from sfumato.config import Right
+from sfumato.config import Right, ServiceSettings
 from sfumato.errors import Failed, InvalidArgument, LedgerFailed, NotFound, RateLimited, SfumatoError
 from sfumato.problems import find_problem_type, problem, problem_type
 from sfumato.service import pools
@@ -43,7 +43,9 @@ from sfumato.web import (
 )
 from sfumato.web.asking import Fields
 from sfumato.web.frame import PageCall
+from sfumato.web.provider_sign_in import RETURN, open_provider
 from sfumato.web.rendering import HEADERS, SCRIPT, STYLE, render
+from sfumato.web.sign_in_page import local_path, show_sign_in
 from sfumato.web.signing import Address, Doorkeeper, find_address, is_own_form, read_cookie
 
 Show: TypeAlias = Callable[[PageCall], Response]
@@ -111,17 +113,22 @@ class Console:
         self._calls, self._pools = parts.calls, parts.pools
         self._door = Doorkeeper(parts.calls.session.ledger)
         self._origin = Origin(parts.calls.session.config.service)
+        self._settings = parts.calls.session.config.service
         size = pools.AUTHENTICATE
         self._entrance = Pool(
             *size, parts.activity, max_queued=MAX_UNAUTHENTICATED, max_wait_s=pools.MAX_WAIT_S, is_short=True
         )
+        self._provider = open_provider(parts, self._door, self._entrance)
 
     def add_to(self, app: FastAPI) -> None:
         for page in PAGES:
             app.add_api_route(page.path, self._endpoint(page), methods=[page.method], include_in_schema=False)
-        app.add_api_route("/sign-in", self._guarded(self._show_sign_in), methods=["GET"], include_in_schema=False)
-        app.add_api_route("/sign-in", self._guarded(self._sign_in), methods=["POST"], include_in_schema=False)
-        app.add_api_route("/sign-out", self._guarded(self._sign_out), methods=["POST"], include_in_schema=False)
+        doors = [("/sign-in", "GET", self._show_sign_in), ("/sign-in", "POST", self._sign_in)]
+        doors.append(("/sign-out", "POST", self._sign_out))
+        if self._provider is not None:
+            doors += [("/sign-in/provider", "GET", self._provider.begin), (RETURN, "GET", self._provider.finish)]
+        for path, method, respond in doors:
+            app.add_api_route(path, self._guarded(respond), methods=[method], include_in_schema=False)
         for asset in (STYLE, SCRIPT):
             app.add_api_route(asset.path, _deliver(asset.reply), methods=["GET"], include_in_schema=False)
         app.add_exception_handler(HTTPException, _show_missing)
@@ -157,14 +164,14 @@ class Console:
 
     async def _respond(self, page: PageRoute, request: Request, address: Address) -> Response:
         record: CallRecord = request.scope[RECORD]
-        secret, session = read_cookie(request, address), self._calls.session
+        secret, session = read_cookie(request, address.cookie), self._calls.session
         found = None
         if secret is not None:
             look = partial(self._door.find, secret, session.config, session.now())
             found = await self._entrance.run(STRANGER, look)
         if found is None:
             fields = await _read_fields(request, STRANGER) if request.method == "POST" else {}
-            return _ask_to_sign_in(request, address, fields)
+            return _ask_to_sign_in(self._settings, request, address, fields)
         sign_in, principal = found
         caller = Authenticated(principal, None, "")
         try:
@@ -178,7 +185,7 @@ class Console:
         return await self._pools[page.pool].run(caller.analyst, partial(page.show, call))
 
     async def _show_sign_in(self, request: Request, address: Address) -> Response:
-        return show_sign_in(address, _local_path(request.query_params.get("next")))
+        return show_sign_in(self._settings, address, local_path(request.query_params.get("next")))
 
     async def _sign_in(self, request: Request, address: Address) -> Response:
         """Begin a sign-in, and forget the key. Whatever is wrong, the words are the same."""
@@ -187,27 +194,28 @@ class Console:
         key, then = (next(iter(fields.get(name, ())), "") for name in ("key", "next"))
         typed = {name.removeprefix("typed."): values for name, values in fields.items() if name.startswith("typed.")}
         if not address.is_safe:
-            return show_sign_in(address, _local_path(then), typed=typed)
+            return show_sign_in(self._settings, address, local_path(then), typed=typed)
         begin = partial(self._door.begin, key, session.config, session.now())
         begun = await self._entrance.run(STRANGER, begin)
         if begun is None:
-            return show_sign_in(address, _local_path(then), typed=typed, status=401)
+            return show_sign_in(self._settings, address, local_path(then), typed=typed, wrong="key")
         secret, sign_in = begun
-        reply: Response = RedirectResponse(_local_path(then), 303, HEADERS)
+        reply: Response = RedirectResponse(local_path(then), 303, HEADERS)
         if typed:
             caller = Authenticated(self._door.principal(sign_in, session.config), None, "")
             record = request.scope[RECORD]
             self._calls.admit(caller, "estimate", record)
             call = PageCall(self._calls, caller, sign_in, request, address, typed, record)
             reply = await self._pools["estimate"].run(sign_in.analyst, partial(question_pages.change_question, call))
-        reply.headers["set-cookie"] = address.set_cookie(secret)
+        reply.headers["set-cookie"] = address.set_cookie(address.cookie, secret)
         return reply
 
     async def _sign_out(self, request: Request, address: Address) -> Response:
-        secret = read_cookie(request, address)
+        secret = read_cookie(request, address.cookie)
         if secret is not None:
             await self._entrance.run(STRANGER, partial(self._door.end, secret, self._calls.session.now()))
-        headers = HEADERS | {"clear-site-data": '"cache", "storage"', "set-cookie": address.set_cookie("")}
+        forget = address.set_cookie(address.cookie, "")
+        headers = HEADERS | {"clear-site-data": '"cache", "storage"', "set-cookie": forget}
         return RedirectResponse("/sign-in", 303, headers)
 
 
@@ -232,20 +240,7 @@ _FOREIGN = (
 )
 
 
-def show_sign_in(address: Address, then: str, *, typed: Fields | None = None, status: int = 200) -> Response:
-    kept = [(name, value) for name, values in (typed or {}).items() for value in values]
-    return render(
-        "sign_in.html",
-        status,
-        title="Sign in",
-        is_safe=address.is_safe,
-        then=then,
-        typed=kept,
-        wrong=status == 401,
-    )
-
-
-def _ask_to_sign_in(request: Request, address: Address, fields: Fields) -> Response:
+def _ask_to_sign_in(settings: ServiceSettings, request: Request, address: Address, fields: Fields) -> Response:
     """Back to sign-in, and then to where one was; what was typed comes along."""
     path = request.url.path
     if request.method == "GET":
@@ -255,7 +250,7 @@ def _ask_to_sign_in(request: Request, address: Address, fields: Fields) -> Respo
         return render("message.html", 401, title="Signed out", words="Sign in again.")
     is_question = path in QUESTIONS
     typed = {name: values for name, values in fields.items() if name != "once"} if is_question else {}
-    return show_sign_in(address, "/ask" if is_question else path, typed=typed)
+    return show_sign_in(settings, address, "/ask" if is_question else path, typed=typed)
 
 
 def show_error(record: CallRecord, error: SfumatoError, path: str = "", fields: Fields | None = None) -> Response:
@@ -325,11 +320,3 @@ async def _read_fields(request: Request, analyst: str) -> dict[str, list[str]]:
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     return fields
-
-
-def _local_path(text: str | None) -> str:
-    """A path of ours, or that of the first page: never another site."""
-    is_local = text is not None and text.startswith("/") and not text.startswith("//")
-    if text is None or not is_local or "\\" in text or not (text.isascii() and text.isprintable()):
-        return "/"
-    return text

@@ -43,11 +43,17 @@ class Address:
         """The name of the cookie. Not every browser takes a secure one over plain HTTP, even within a machine."""
         return SECURE_COOKIE if self.is_encrypted else LOOPBACK_COOKIE
 
-    def set_cookie(self, secret: str) -> str:
-        """The `Set-Cookie` that keeps a secret; that forgets it, where it is empty."""
+    @property
+    def attempt_cookie(self) -> str:
+        """The name of the cookie of a sign-in that is going on at the identity provider."""
+        return f"{self.cookie}-provider"
+
+    def set_cookie(self, name: str, secret: str, lasts_s: int | None = None) -> str:
+        """The `Set-Cookie` that keeps a secret under one of these names; that forgets it, where it is empty."""
         secure = "; Secure" if self.is_encrypted else ""
-        forget = "" if secret else "; Max-Age=0"
-        return f"{self.cookie}={secret}; Path=/; HttpOnly; SameSite=Lax{secure}{forget}"
+        lasts_s = lasts_s if secret else 0
+        age = "" if lasts_s is None else f"; Max-Age={lasts_s}"
+        return f"{name}={secret}; Path=/; HttpOnly; SameSite=Lax{secure}{age}"
 
 
 def find_address(request: Request, origin: Origin) -> Address:
@@ -64,10 +70,10 @@ def is_own_form(request: Request, address: Address) -> bool:
     return site == ["same-origin"] if site else request.headers.getlist("origin") == [address.origin]
 
 
-def read_cookie(request: Request, address: Address) -> str | None:
-    """The secret of the sign-in. Two cookies of this name are none: one of them was put there by another."""
+def read_cookie(request: Request, cookie: str) -> str | None:
+    """What a cookie holds. Two cookies of this name are none: one of them was put there by another."""
     pairs = (pair.strip().partition("=") for header in request.headers.getlist("cookie") for pair in header.split(";"))
-    found = [value for name, _, value in pairs if name == address.cookie]
+    found = [value for name, _, value in pairs if name == cookie]
     return found[0] if len(found) == 1 else None
 
 
@@ -84,17 +90,31 @@ class Doorkeeper:
             return None
         return self._sign_ins.begin(key, config.console.session_hours, now)
 
+    def begin_once(self, name: str, analyst: str, config: Config, now: datetime) -> tuple[str, SignIn] | None:
+        """Sign in an analyst of the identity provider; None if there is none, or if this was done before."""
+        if analyst not in config.analysts:
+            return None
+        role = config.analysts[analyst].role
+        return self._sign_ins.begin_once(name, analyst, role, config.console.session_hours, now)
+
     def find(self, secret: str, config: Config, now: datetime) -> tuple[SignIn, Principal] | None:
-        """The sign-in with this secret, if neither it nor its key nor its analyst has ended, and whose it is."""
+        """The sign-in with this secret, if neither it nor what it came from nor its analyst has ended, and whose it is.
+
+        What it came from is a key, or the provider of the configuration.
+        """
         found = self._sign_ins.find(secret, now)
         if found is None or found.analyst not in config.analysts:
+            return None
+        if found.key is None and not config.service.has_provider:
             return None
         return found, self.principal(found, config)
 
     def principal(self, sign_in: SignIn, config: Config) -> Principal:
         """Whose a sign-in is. It gives the rights that both its key and the analyst's role in the file have."""
         role, limit = sort_roles(sign_in.role, config.analysts[sign_in.analyst].role)
-        return Principal(sign_in.analyst, role, sign_in.key.id, sign_in.ends, limit, sign_in.key.prefix)
+        key = sign_in.key
+        name, prefix = (None, None) if key is None else (key.id, key.prefix)
+        return Principal(sign_in.analyst, role, name, sign_in.ends, limit, prefix)
 
     def end(self, secret: str, now: datetime) -> None:
         self._sign_ins.end(secret, now)
