@@ -55,6 +55,14 @@ def test_its_columns_are_the_ones_the_questions_use(data: Connection) -> None:
     assert one(data, "SELECT COUNT(*) FROM engagements WHERE COLUMNS(*) IS NULL") == 0
 
 
+def test_every_article_is_below_one_topic_of_one_desk() -> None:
+    places = sample.article_places()
+    assert [name for _, _, name in places] == sample.article_names()
+    assert len({desk for desk, _, _ in places}) == 8
+    assert len({(desk, topic) for desk, topic, _ in places}) == len({topic for _, topic, _ in places}) == 24
+    assert all(name.rpartition("-")[0] == topic for _, topic, name in places)
+
+
 def test_names_are_readable_and_distinct() -> None:
     slugs = sample.article_names()
     assert len(set(slugs)) == len(slugs) == 3000

@@ -35,11 +35,12 @@ DEMO_MEMBERS = 200_000
 def demo(as_json: bool, members: int, engine: str, folder: str | None, once: bool) -> None:
     """Serve generated people over HTTP, and ask private questions about them.
 
-    Generates a month of reading by 200,000 members, a policy and a noise key, in a temporary folder or in --dir. Starts
-    the service at port 8080, or at a free port, and creates a key. Asks over HTTP which articles, which job titles and
-    how many members, and prints the noisy answers with their error, their price and what is left of the budget. Then
-    says where the service is, and stays up until Ctrl-C. The people are the same in every run; the noise is not. With
-    --json, which implies --once, the answers are one object.
+    Generates a month of reading by 200,000 members, a policy and a noise key, in a temporary folder or in --dir.
+    Starts the service at port 8080, or at a free port, and creates a key. Asks over HTTP which articles, which job
+    titles and how many members, and prints the noisy answers with their error, their price and what is left of the
+    budget. Then says where the service and its pages are, with keys for an analyst, a reader and an owner, and
+    stays up until Ctrl-C. The people are the same in every run; the noise is not. With --json, which implies
+    --once, the answers are one object.
 
     --engine pinot runs on a Pinot at localhost, or at SFUMATO_ENGINES__LOCAL__URL (its broker) and
     SFUMATO_ENGINES__LOCAL__CONTROLLER: it loads the people into a table sfumato_demo, and leaves them there.

@@ -7,13 +7,14 @@ Nothing here is special to the demo: it uses the same service and the same clien
 
 from __future__ import annotations
 
+import csv
 import json
 import shlex
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,7 +42,7 @@ from sfumato.wire import Answer, BudgetReport, Guarantee, Report
 if TYPE_CHECKING:
     import uvicorn
 
-ANALYST = "anna"
+ANALYST, READER, OWNER = "anna", "rita", "omar"
 RHO = 0.05
 KEY_LASTS = timedelta(days=1)
 SERVICE_MODULES = ("fastapi", "fastapi_offline", "httpx2", "jwt", "prometheus_client", "uvicorn")
@@ -73,8 +74,9 @@ members = { count = "units" }
 table = "engagements"
 time = "day"
 levels = ["day", "month"]
-entities = ["article"]
-epsilon = { total = 1 }                # of a day and a month together
+entities = { levels = ["desk", "topic", "article"], table = "articles.csv" }
+epsilon = { total = 0.5 }              # of a day and a month together, on each level and with each attribute
+min_count = 3                          # smaller numbers are not shown
 options = ["calendar"]                 # days and months are weighed against one another: less noise
 [reports.reading.statistics]
 reads = { count = "rows" }
@@ -95,6 +97,16 @@ calls       = 320
 resets      = "monthly"
 [analysts.anna]
 budget = "partner"
+[analysts.rita]                        # sees the numbers of one desk
+budget = "partner"
+role = "reader"
+entities = { desk = ["marketing"] }
+[analysts.omar]                        # sees who spends what
+budget = "partner"
+role = "owner"
+
+[service]
+pad_ms = 0                             # all three are you
 """)
 
 TOP = (
@@ -121,10 +133,15 @@ AFTER = datetime(2026, 11, 2, tzinfo=UTC)  # the month of the generated days is 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Where the demo answers, and the key of its analyst."""
+    """Where the demo answers, and the keys of its analyst, its reader and its owner."""
 
     url: str
-    key: str
+    keys: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """The key of the analyst."""
+        return self.keys[ANALYST]
 
     @property
     def curl(self) -> str:
@@ -171,6 +188,7 @@ def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb")
             raise InvalidArgument("--dir", f"{str(folder)!r} holds a demo already; {hint}")
         (folder / "books").mkdir(parents=True, exist_ok=True)
         place.write(folder, members)
+        write_articles(folder / "articles.csv")
         new_key(folder / "noise.key")
         config.write_text(text, "utf-8")
     except OSError:
@@ -180,6 +198,12 @@ def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb")
     if not store.exists:
         forget_place(store.place)  # an earlier demo was here, and was removed
     return config
+
+
+def write_articles(file: Path) -> None:
+    """Write the public list of articles, each below its topic and its desk."""
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        csv.writer(opened).writerows([("desk", "topic", "article"), *sample.article_places()])
 
 
 def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:
@@ -241,11 +265,14 @@ def start_service(config: Config) -> Iterator[Service]:
     listening = open_socket(config.service.host, config.service.port)
     with listening, Session(config, clock=clock, finish=False) as session:
         now = session.now()
-        key, _ = ApiKeys(session.ledger).create(ANALYST, "analyst", now + KEY_LASTS, now)
+        keys = {
+            name: ApiKeys(session.ledger).create(name, config.analysts[name].role, now + KEY_LASTS, now)[0]
+            for name in (ANALYST, READER, OWNER)
+        }
         host, port = listening.getsockname()
         app = create_app(session, add_console=add_console)
         with _run_in_thread(uvicorn.Server(uvicorn_config(app)), listening):
-            yield Service(f"http://{host}:{port}", key)
+            yield Service(f"http://{host}:{port}", keys)
 
 
 @contextmanager

@@ -23,42 +23,51 @@ FIRST_DAY, DAYS = "2026-10-01", 30
 
 
 class Field(NamedTuple):
-    """A field of work: its job titles, the common ones first, and the topics that its people read most."""
+    """A field of work: its desk, its job titles, the common ones first, and the topics that its people read most."""
 
+    desk: str
     titles: tuple[str, str, str, str, str]
     topics: tuple[str, str, str]
 
 
 FIELDS = (
     Field(
+        "engineering",
         ("software engineer", "data engineer", "site reliability engineer", "architect", "test engineer"),
         ("python-tricks", "cloud-costs", "incident-review"),
     ),
     Field(
+        "sales",
         ("account executive", "sales manager", "customer success manager", "sales engineer", "buyer"),
         ("pricing-lab", "first-meeting", "renewals"),
     ),
     Field(
+        "marketing",
         ("marketing manager", "content writer", "brand strategist", "media planner", "copy editor"),
         ("cookie-free-ads", "brand-stories", "newsletter-craft"),
     ),
     Field(
+        "finance",
         ("accountant", "financial analyst", "auditor", "controller", "actuary"),
         ("rate-watch", "audit-trail", "green-bonds"),
     ),
     Field(
+        "people",
         ("recruiter", "hr partner", "payroll specialist", "learning designer", "office manager"),
         ("remote-work", "pay-transparency", "hiring-loop"),
     ),
     Field(
+        "research",
         ("data scientist", "statistician", "research scientist", "economist", "lecturer"),
         ("causal-inference", "survey-methods", "open-data"),
     ),
     Field(
+        "health",
         ("nurse", "pharmacist", "clinical researcher", "physiotherapist", "medical writer"),
         ("trial-design", "patient-data", "ward-notes"),
     ),
     Field(
+        "law",
         ("privacy counsel", "paralegal", "compliance officer", "general counsel", "contract manager"),
         ("gdpr-guide", "ai-act-notes", "contract-clinic"),
     ),
@@ -138,3 +147,9 @@ def article_names() -> list[str]:
         for code, topic in enumerate(TOPICS)
         for rank in range(size)
     ]
+
+
+def article_places() -> list[tuple[str, str, str]]:
+    """Where each article stands: its desk, its topic and its name."""
+    topics = [(field.desk, topic) for field in FIELDS for topic in field.topics for _ in range(ARTICLES_PER_TOPIC)]
+    return [(desk, topic, name) for (desk, topic), name in zip(topics, article_names(), strict=True)]

@@ -8,7 +8,7 @@ from rich.text import Text
 from sfumato.cli.terminal.answer import render_answer
 from sfumato.cli.terminal.release import render_release
 from sfumato.cli.terminal.report import render_report
-from sfumato.demo.demo import ANALYST, REGIONS, Demo, Service
+from sfumato.demo.demo import ANALYST, OWNER, READER, REGIONS, Demo, Service
 
 
 def print_demo(finished: Demo, console: Console) -> None:
@@ -36,10 +36,12 @@ def print_demo(finished: Demo, console: Console) -> None:
 def print_invitation(service: Service, console: Console) -> None:
     """Print where the service is and how to ask it. Lines are not wrapped, so they can be copied."""
     lines = {
-        "pages": f"{service.url} (sign in with the key)",
+        "pages": f"{service.url} (sign in with one of the keys, which last a day)",
+        ANALYST: f"{service.keys[ANALYST]} (analyst: asks)",
+        READER: f"{service.keys[READER]} (reader: the report of one desk)",
+        OWNER: f"{service.keys[OWNER]} (owner: who spends what)",
         "docs": f"{service.url}/docs",
         "API": f"{service.url}/v1/answers",
-        "key": f"{service.key} ({ANALYST}'s, for a day)",
         "ask": service.curl,
     }
     console.print(Text("\nThe service is up. Ask it yourself, from a browser or a shell:", "bold"), "", sep="\n")
@@ -50,5 +52,6 @@ def print_invitation(service: Service, console: Console) -> None:
 
 def print_end(service: Service, console: Console) -> None:
     """Print where the service was."""
-    where = f"Asked over HTTP: the API was at {service.url}/v1/answers and its docs at {service.url}/docs."
-    console.print("", Text(f"{where} Without --once both stay up."), sep="\n")
+    where = f"Asked over HTTP: the API was at {service.url}/v1/answers, its docs at {service.url}/docs, and pages for"
+    rest = f"people at {service.url}. Without --once they stay up, with a key for an analyst, a reader and an owner."
+    console.print("", Text(f"{where} {rest}"), sep="\n")
