@@ -57,8 +57,9 @@ def shared(
 
 @pytest.fixture
 def start(serving: Callable[..., Served], provider: ProviderServer) -> Callable[..., Served]:
-    def started(origin: str = ORIGIN, **oidc: str) -> Served:
-        return serving(service=SETTINGS | {"origin": json.dumps(origin)}, more=provider.config(**oidc))
+    def started(origin: str = ORIGIN, *, govern: bool = False, **oidc: str) -> Served:
+        settings = SETTINGS | {"origin": json.dumps(origin)}
+        return serving(service=settings, more=provider.config(**oidc), govern=govern)
 
     return started
 
@@ -236,6 +237,19 @@ class TestEnding:
     def test_it_ends_when_the_configuration_has_no_provider_any_more(self, signed_in: Browser) -> None:
         with restarted(signed_in, lambda text: text.replace(f'client_id = "{CLIENT}"', "")):
             assert signed_in.get("/tables").status == 303
+
+    def test_it_makes_no_keys_and_no_grants(self, start: Callable[..., Served], provider: ProviderServer) -> None:
+        """The provider may sign in again without asking."""
+        served = start(govern=True)
+        browser, provider.analyst = Browser(served), "omar"
+        come_back(browser, provider.sign_in(begin(browser)))
+        assert browser.get("/overview").status == 200
+        assert "needs a sign-in of the last ten minutes, with a key" in browser.open("/keys").text
+        before = served.world.tables()
+        for path, fields in (("/keys", {"analyst": "anna"}), ("/grants", {"account": "anna", "information": "5"})):
+            page = browser.post(path, fields | {"once": "a", "reason": "x"}, 403)
+            assert "Not done" in page.find("div", role="alert")[0].text
+        assert served.world.tables() == before
 
     def test_the_ledger_can_be_verified(self, signed_in: Browser, served: Served) -> None:
         assert served.session.ledger.verify() == []

@@ -26,7 +26,10 @@ FRESH = timedelta(minutes=10)
 SOON = timedelta(days=14)
 MAX_ROWS = 500
 
-STALE = "This needs a sign-in of the last ten minutes, so nothing was done. Sign in again, and send it once more."
+STALE = (
+    "This needs a sign-in of the last ten minutes, with a key, so nothing was done. "
+    "Sign in again, and send it once more."
+)
 REFUSALS = (InvalidArgument, NotFound, GoverningOff, Conflict)
 
 
@@ -157,8 +160,12 @@ def _grant_page(call: PageCall, refused: str = "", status: int = 200) -> Respons
 
 
 def _is_stale(call: PageCall) -> bool:
-    """Whether governing is allowed, and this sign-in is too old for it."""
-    return call.session.config.console.govern and call.session.now() - call.sign_in.began > FRESH
+    """Whether governing is allowed, but not with this sign-in: it is too old, or it came from the identity provider.
+
+    The provider may sign in again without asking, so its sign-in does not show that the owner is still there.
+    """
+    is_old = call.session.now() - call.sign_in.began > FRESH
+    return call.session.config.console.govern and (is_old or call.sign_in.key is None)
 
 
 def _once(call: PageCall, body: bytes) -> str | None:
