@@ -85,6 +85,9 @@ def fits(form: Mapping[str, str], sent: Mapping[str, str]) -> bool:
 def serve_provider() -> Iterator[ProviderServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path.startswith("/authorize?"):  # a person in a browser, who is signed in there
+                self.reply(302, b"", location=provider.sign_in(provider.issuer + self.path))
+                return
             found = {"/.well-known/openid-configuration": provider.describe, "/keys": published_keys}.get(self.path)
             self.reply(404, b"") if found is None else self.reply(200, found())
 
@@ -94,8 +97,10 @@ def serve_provider() -> Iterator[ProviderServer]:
             status, content = provider.redeem(dict(parse_qsl(body)), self.headers["authorization"])
             self.reply(status, json.dumps(content).encode())
 
-        def reply(self, status: int, content: bytes) -> None:
+        def reply(self, status: int, content: bytes, **headers: str) -> None:
             self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

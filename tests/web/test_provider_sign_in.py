@@ -18,7 +18,7 @@ from sfumato.config import read_config
 from sfumato.errors import ConfigError
 from sfumato.ledger.sign_ins import SignIns
 from sfumato.service.authorization_code import CodeFlow
-from sfumato.web.provider_sign_in import MAX_CODE, MAX_THEN, Attempt
+from sfumato.web.provider_sign_in import INVALID, MAX_CODE, MAX_THEN, STRAY, Attempt
 from tests.helpers.browsing import ORIGIN, Browser
 from tests.helpers.identity_provider import MISSING, MOMENT, token
 from tests.helpers.provider_server import CLIENT, ProviderServer, serve_provider
@@ -434,6 +434,26 @@ class TestAttacks:
         come_back(browser, f"{ORIGIN}/sign-in/return?code=a&state=b")
         with served.session.ledger.reading() as books:
             assert books.head == before
+
+
+def test_no_log_and_no_table_has_what_travels(
+    served: Served, provider: ProviderServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    never = set[str]()
+    for changes in ({}, {"code": "stolen-code"}, {"state": "wrong-state"}):
+        browser = Browser(served)
+        location = change(provider.sign_in(begin(browser)), **changes)
+        sent = dict(parse_qsl(urlsplit(location).query))
+        never |= {browser.cookies[COOKIE], sent["state"], sent["code"], *provider.codes}
+        come_back(browser, location)
+        never |= {browser.cookies.get("sfumato", "none")}
+    never |= {form["code_verifier"] for form in provider.asked}
+    assert len(never) > 8
+    said = capfd.readouterr().err + caplog.text
+    stored = str(served.world.tables())
+    assert "/sign-in/return" in said
+    assert (STRAY in said, INVALID in said, "refused a code" in said) == (True, True, True)
+    assert [secret for secret in never if secret in said or secret in stored] == []
 
 
 class TestAProviderThatIsAway:

@@ -23,7 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from sfumato.errors import Failed
 from sfumato.service import pools
 from sfumato.service.app import MAX_UNAUTHENTICATED, Parts
-from sfumato.service.authorization_code import CodeFlow
+from sfumato.service.authorization_code import AWAY, CodeFlow
 from sfumato.service.middleware import RECORD
 from sfumato.service.oidc import MIN_INTERVAL_S
 from sfumato.service.pools import STRANGER, Pool
@@ -35,6 +35,10 @@ from sfumato.web.signing import Address, Doorkeeper, read_cookie
 RETURN = "/sign-in/return"
 LASTS_S = 600
 MAX_CODE, MAX_THEN = 4096, 1500
+
+STRAY = "no sign-in of this browser is going on at the identity provider, or it took too long"
+INVALID = "the identity provider sent no code or no token that is valid"
+UNKNOWN = "the name in the token is no analyst of the configuration, or the sign-in was finished before"
 
 _SHAPE = re.compile(r"[A-Za-z0-9_-]{43}\.([0-9]{1,12})\.([A-Za-z0-9%._~-]{1,4500})")
 
@@ -116,7 +120,7 @@ class ProviderSignIn:
         try:
             location = await self._pool.run(STRANGER, find)
         except Failed:
-            return self._refuse(request, address, then, "away")
+            return self._refuse(request, address, then, "away", AWAY)
         cookie = address.set_cookie(address.attempt_cookie, attempt.cookie, LASTS_S)
         return RedirectResponse(location, 303, HEADERS | {"set-cookie": cookie})
 
@@ -125,17 +129,17 @@ class ProviderSignIn:
         session = self._calls.session
         attempt = Attempt.read(read_cookie(request, address.attempt_cookie), session.now())
         if attempt is None or not hmac.compare_digest(_only(request, "state").encode(), attempt.state.encode()):
-            return self._refuse(request, address, "/", "provider")
+            return self._refuse(request, address, "/", "provider", STRAY)
         try:
             analyst = await self._find_analyst(request, attempt)
         except Failed:
-            return _forget(self._refuse(request, address, attempt.then, "away"), address)
-        begun = None
-        if analyst is not None:
-            begin = partial(self._door.begin_once, attempt.name, analyst, session.config, session.now())
-            begun = await self._entrance.run(STRANGER, begin)
+            return _forget(self._refuse(request, address, attempt.then, "away", AWAY), address)
+        if analyst is None:
+            return _forget(self._refuse(request, address, attempt.then, "provider", INVALID), address)
+        begin = partial(self._door.begin_once, attempt.name, analyst, session.config, session.now())
+        begun = await self._entrance.run(STRANGER, begin)
         if begun is None:
-            return _forget(self._refuse(request, address, attempt.then, "provider"), address)
+            return _forget(self._refuse(request, address, attempt.then, "provider", UNKNOWN), address)
         reply = _forget(RedirectResponse(attempt.then, 303, HEADERS), address)
         reply.headers.append("set-cookie", address.set_cookie(address.cookie, begun[0]))
         return reply
@@ -149,9 +153,10 @@ class ProviderSignIn:
         find = partial(self._flow.find_analyst, code, attempt.verifier, attempt.nonce, now)
         return await self._pool.run(STRANGER, find)
 
-    def _refuse(self, request: Request, address: Address, then: str, wrong: Wrong) -> Response:
+    def _refuse(self, request: Request, address: Address, then: str, wrong: Wrong, why: str) -> Response:
+        """The page for signing in again. `why` is for the log."""
         record: CallRecord = request.scope[RECORD]
-        record.problem = "failed" if wrong == "away" else "unauthorized"
+        record.problem, record.why = "failed" if wrong == "away" else "unauthorized", why
         reply = show_sign_in(self._settings, address, then, wrong=wrong)
         if wrong == "away":
             reply.headers["retry-after"] = str(MIN_INTERVAL_S)
