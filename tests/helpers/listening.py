@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,9 @@ from tests.helpers.servers import wait_until
 
 
 @contextmanager
-def listening(app: Middleware) -> Iterator[str]:
-    """Its address on this machine. The session of the application is closed at the end."""
-    listener = bind("127.0.0.1", 0)
+def listening(app: Middleware, listener: socket.socket | None = None) -> Iterator[str]:
+    """Its address on this machine. The session of the application is closed at the end, and so is the `listener`."""
+    listener = listener or bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn_config(app))
     thread = threading.Thread(target=server.run, args=([listener],), name="listening")
     thread.start()
