@@ -231,7 +231,7 @@ def test_the_key_stands_in_the_invitation_only(finished: demo.Demo) -> None:
     print_invitation(finished.service, Console(file=told, width=40, highlight=False))
     lines = told.getvalue().splitlines()
     assert f"  pages {finished.service.url} (sign in with one of the keys, which last a day)" in lines
-    for name, what in (("anna", "(analyst: asks)"), ("rita", "(reader: the "), ("omar", "(owner: who")):
+    for name, what in (("anna", "(analyst: asks)"), ("rita", "(reader: her "), ("omar", "(owner: who")):
         assert [line for line in lines if line.startswith(f"  {name}  {finished.service.keys[name]} {what}")]
     assert f"  docs  {finished.service.url}/docs" in lines
     assert f"  ask   {finished.service.curl}" in lines

@@ -7,7 +7,6 @@ Nothing here is special to the demo: it uses the same service and the same clien
 
 from __future__ import annotations
 
-import csv
 import json
 import shlex
 import socket
@@ -74,7 +73,7 @@ members = { count = "units" }
 table = "engagements"
 time = "day"
 levels = ["day", "month"]
-entities = { levels = ["desk", "topic", "article"], table = "articles.csv" }
+entities = $entities
 epsilon = { total = 0.5 }              # of a day and a month together, on each level and with each attribute
 min_count = 3                          # smaller numbers are not shown
 options = ["calendar"]                 # days and months are weighed against one another: less noise
@@ -97,10 +96,10 @@ calls       = 320
 resets      = "monthly"
 [analysts.anna]
 budget = "partner"
-[analysts.rita]                        # sees the numbers of one desk
+[analysts.rita]                        # sees some of the report
 budget = "partner"
 role = "reader"
-entities = { desk = ["marketing"] }
+entities = $shown
 [analysts.omar]                        # sees who spends what
 budget = "partner"
 role = "owner"
@@ -180,7 +179,11 @@ def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb")
     """Write the data, a new noise key and the policy into a folder. Returns the path of its `sfumato.toml`."""
     config, place = folder / "sfumato.toml", DEMO_ENGINES[engine]
     bound = "" if place.is_nested else ", guaranteed = true"
-    text = CONFIG.substitute(section=place.section, source=place.source, bound=bound)
+    entities, shown = '["article"]', '{ article = ["cookie-free-ads-51"] }'
+    if place.articles:
+        entities = f'{{ levels = ["desk", "topic", "article"], table = "{place.articles}" }}'
+        shown = '{ desk = ["marketing"] }'
+    text = CONFIG.substitute(section=place.section, source=place.source, bound=bound, entities=entities, shown=shown)
     check_fence_place(read_config(text, folder, {}).ledger, folder)
     try:
         if config.exists():
@@ -188,7 +191,6 @@ def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb")
             raise InvalidArgument("--dir", f"{str(folder)!r} holds a demo already; {hint}")
         (folder / "books").mkdir(parents=True, exist_ok=True)
         place.write(folder, members)
-        write_articles(folder / "articles.csv")
         new_key(folder / "noise.key")
         config.write_text(text, "utf-8")
     except OSError:
@@ -198,12 +200,6 @@ def prepare(folder: Path, members: int = sample.MEMBERS, engine: str = "duckdb")
     if not store.exists:
         forget_place(store.place)  # an earlier demo was here, and was removed
     return config
-
-
-def write_articles(file: Path) -> None:
-    """Write the public list of articles, each below its topic and its desk."""
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        csv.writer(opened).writerows([("desk", "topic", "article"), *sample.article_places()])
 
 
 def run(members: int = sample.MEMBERS, folder: Path | None = None) -> Demo:

@@ -18,7 +18,8 @@ class DemoEngine:
     """A row of `DEMO_ENGINES`.
 
     `section` is what the configuration says of the engine, and `source` what it says of the table. `write` generates
-    the rows of so many members into a folder. `modules` are those that must be installed, and `extra` has them.
+    the rows of so many members into a folder. `articles` is what lists the articles, below desks and topics; without
+    it, the report has no tree. `modules` are those that must be installed, and `extra` has them.
     `is_nested`: it runs nested queries, so it can bound a member's groups. `releases`: a release can read from it.
     """
 
@@ -27,6 +28,7 @@ class DemoEngine:
     write: Callable[[Path, int], None]
     modules: tuple[str, ...] = ()
     extra: str = ""
+    articles: str = ""
     is_nested: bool = True
     releases: bool = True
 
@@ -38,6 +40,7 @@ def write_database(folder: Path, members: int) -> None:
 
     with duckdb.connect(folder / "demo.duckdb") as connection:
         sample.generate(connection, members)
+        sample.list_articles(connection)
 
 
 def write_to_pinot(folder: Path, members: int) -> None:
@@ -53,11 +56,13 @@ def write_parquet(folder: Path, members: int) -> None:
 
     with duckdb.connect() as connection:
         sample.generate(connection, members)
-        connection.table(TABLE).write_parquet(str(folder / f"{TABLE}.parquet"))
+        sample.list_articles(connection)
+        for name in (TABLE, "articles"):
+            connection.table(name).write_parquet(str(folder / f"{name}.parquet"))
 
 
 DEMO_ENGINES = {
-    "duckdb": DemoEngine('type = "duckdb"\ndatabase = "demo.duckdb"', TABLE, write_database),
+    "duckdb": DemoEngine('type = "duckdb"\ndatabase = "demo.duckdb"', TABLE, write_database, articles="articles"),
     "pinot": DemoEngine(
         f'type = "pinot"\nurl = "{BROKER}"\ncontroller = "{CONTROLLER}"',
         PINOT_TABLE,
@@ -68,6 +73,11 @@ DEMO_ENGINES = {
         releases=False,
     ),
     "spark": DemoEngine(
-        'type = "spark"\nurl = "local[*]"', f"{TABLE}.parquet", write_parquet, ("pyspark", "pyarrow"), "spark"
+        'type = "spark"\nurl = "local[*]"',
+        f"{TABLE}.parquet",
+        write_parquet,
+        ("pyspark", "pyarrow"),
+        "spark",
+        "articles.parquet",
     ),
 }

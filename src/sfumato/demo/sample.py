@@ -153,3 +153,13 @@ def article_places() -> list[tuple[str, str, str]]:
     """Where each article stands: its desk, its topic and its name."""
     topics = [(field.desk, topic) for field in FIELDS for topic in field.topics for _ in range(ARTICLES_PER_TOPIC)]
     return [(desk, topic, name) for (desk, topic), name in zip(topics, article_names(), strict=True)]
+
+
+def list_articles(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create `articles(desk, topic, article)`, the public list of articles."""
+    desks, topics, names = map(list, zip(*article_places(), strict=True))
+    connection.execute(
+        "CREATE OR REPLACE TABLE articles AS SELECT unnest($desks) AS desk, unnest($topics) AS topic, "
+        "unnest($names) AS article",
+        {"desks": desks, "topics": topics, "names": names},
+    )

@@ -38,7 +38,7 @@ def print_invitation(service: Service, console: Console) -> None:
     lines = {
         "pages": f"{service.url} (sign in with one of the keys, which last a day)",
         ANALYST: f"{service.keys[ANALYST]} (analyst: asks)",
-        READER: f"{service.keys[READER]} (reader: the report of one desk)",
+        READER: f"{service.keys[READER]} (reader: her part of the report)",
         OWNER: f"{service.keys[OWNER]} (owner: who spends what)",
         "docs": f"{service.url}/docs",
         "API": f"{service.url}/v1/answers",
