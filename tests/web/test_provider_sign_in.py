@@ -273,6 +273,15 @@ def restarted(browser: Browser, change: Callable[[str], str]) -> Iterator[None]:
         browser.served.session.close()
 
 
+def test_another_process_can_finish_it(start: Callable[..., Served], provider: ProviderServer) -> None:
+    """One worker sends people to the provider, and they come back to any other."""
+    browser = Browser(start())
+    location = provider.sign_in(begin(browser))
+    with restarted(browser, lambda text: text + "\n"):
+        assert come_back(browser, location).status == 303
+        assert browser.get("/tables").status == 200
+
+
 class TestAttacks:
     """Each is refused with the same page, and leaves one who was signed out signed out."""
 
