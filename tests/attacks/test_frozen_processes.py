@@ -154,6 +154,11 @@ def freeze_beginning_a_sign_in(ledger: Ledger) -> None:
         SignIns(ledger).begin(key, 8, NOW)
 
 
+def freeze_beginning_a_sign_in_with_a_provider(ledger: Ledger) -> None:
+    with patch.object(Books, "note_credential", then_freeze(Books.note_credential)):
+        SignIns(ledger).begin_once("0" * 12, "anna", "analyst", 8, NOW)
+
+
 def freeze_ending_a_sign_in(ledger: Ledger) -> None:
     _, key = ApiKeys(ledger).create("anna", "analyst", None, NOW)
     secret, _ = SignIns(ledger).begin(key, 8, NOW)
@@ -193,6 +198,7 @@ WRITERS: dict[str, Callable[[Ledger], None]] = {
     "api_keys.create": freeze_creating_a_key,
     "api_keys.revoke": freeze_revoking_a_key,
     "sign_ins.begin": freeze_beginning_a_sign_in,
+    "sign_ins.begin_once": freeze_beginning_a_sign_in_with_a_provider,
     "sign_ins.end": freeze_ending_a_sign_in,
     "policy_trail.record_policy": freeze_recording_the_policy,
     "verification.begin": freeze_beginning_a_verification,

@@ -1,4 +1,7 @@
-"""One browser and one service for all tests of this folder; services of their own where a test changes something."""
+"""One browser and one service for all tests of this folder; services of their own where a test changes something.
+
+They end with the folder: while a browser is open, its driver runs an event loop in the thread of the tests.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.helpers.screens import Screen, Seated, screen
 from tests.helpers.staged import Stage, staged
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if why := chromium.why_missing():
         pytest.skip(why)
@@ -24,13 +27,13 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def portal() -> Iterator[BlockingPortal]:
     with start_blocking_portal() as opened:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared(browser: Browser, portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One service for what another test may see."""
     with staged(tmp_path_factory.mktemp("screens") / "world", portal, ads=True, govern=True) as stage:

@@ -52,28 +52,6 @@ class KeysContract:
         for near in (text[:-1], text + "A", text[:-1] + other, text.swapcase(), text + "\n", f" {text}", "", key.id):
             assert keys.find(near, NOW) is None
 
-    def test_a_key_is_unused_until_it_is_found(self):
-        keys, elsewhere = self.make(), self.make()
-        text, key = keys.create("anna", "analyst", NOW + INSTANT, NOW)
-        assert key.unused
-        assert keys.find(text, NOW + INSTANT) is None
-        assert [each.unused for each in elsewhere.list()] == [True]
-        for _ in range(2):
-            assert keys.find(text, NOW) == key
-            assert [each.unused for each in elsewhere.list()] == [False]
-
-    def test_a_key_is_found_where_its_use_cannot_be_noted(self, monkeypatch: pytest.MonkeyPatch):
-        keys = self.make()
-        text, key = keys.create("anna", "analyst", None, NOW)
-
-        def refuse(_: Ledger) -> None:
-            raise LedgerFailed("read only")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "writing", refuse)
-            assert keys.find(text, NOW) == key
-        assert keys.list()[0].unused
-
     def test_a_key_is_256_random_bits(self):
         keys = self.make()
         made = [keys.create("anna", "analyst", None, NOW) for _ in range(20)]

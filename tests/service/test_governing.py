@@ -73,8 +73,7 @@ class TestKeys:
         listed = governed.get("/v1/admin/keys", governed.key("axel"))
         assert made.key not in listed.body.decode()
         [row] = [row for row in listed.json["rows"] if row["id"] == made.id]
-        assert row == {name: value for name, value in reply.json.items() if name != "key"} | {"unused": False}
-        assert made.unused  # before the call with it
+        assert row == {name: value for name, value in reply.json.items() if name != "key"}
         assert made.key not in repr(governed.world.tables())
 
     def test_without_an_end_it_ends_as_late_as_it_may(self, governed: Served) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
 from sfumato.config import Role
-from sfumato.errors import InvalidArgument, LedgerFailed, NotFound, find_nearest
+from sfumato.errors import InvalidArgument, NotFound, find_nearest
 from sfumato.ledger import rules
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.tables import Books, sha256
@@ -30,18 +29,14 @@ TOO_FAR = "is too far away; leave it out for a key that does not expire"
 
 _CREATED = "key:"  # before the id of a key, where an idempotent call names what it made
 _PREFIX = len(START) + 4  # characters of a key that are shown
-_SELECT = (
-    "SELECT id, prefix, analyst, role, created, expires, revoked, "
-    "EXISTS (SELECT 1 FROM unused_keys WHERE unused_keys.key = keys.id) FROM keys"
-)
+_SELECT = "SELECT id, prefix, analyst, role, created, expires, revoked FROM keys"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
     """What is known of a key, without the key. `prefix` only helps to tell keys apart.
 
-    `unused`: no call and no sign-in came with it; False too where that is not known. `created_by` and `revoked_by` are
-    looked up by `ApiKeys.list` alone.
+    `created_by` and `revoked_by` are looked up by `ApiKeys.list` alone.
     """
 
     id: str
@@ -51,7 +46,6 @@ class ApiKey:
     created: datetime
     expires: datetime | None = None
     revoked: datetime | None = None
-    unused: bool = field(default=False, compare=False)
     created_by: Actor | None = field(default=None, compare=False)
     revoked_by: Actor | None = field(default=None, compare=False)
 
@@ -92,7 +86,7 @@ class ApiKeys:
             raise InvalidArgument("role", f"must be one of {', '.join(get_args(Role))}")
         text = START + secrets.token_urlsafe(32)
         end = None if expires is None else _end(expires, now)
-        key = ApiKey(secrets.token_hex(6), text[:_PREFIX], analyst, role, now.astimezone(UTC), end, unused=True)
+        key = ApiKey(secrets.token_hex(6), text[:_PREFIX], analyst, role, now.astimezone(UTC), end)
         with self._ledger.writing() as books:
             made = None if call is None else rules.earlier_call(books, *call)
             if made is not None:
@@ -101,7 +95,6 @@ class ApiKeys:
                 "INSERT INTO keys (id, hash, prefix, analyst, role, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *(key.id, sha256(text), key.prefix, analyst, role, moment_text(key.created), _text(end)),
             )
-            books.run("INSERT INTO unused_keys (key) VALUES (?)", key.id)
             books.note_credential(KEYS, key.id, moment_text(now), by)
             if call is not None:
                 own, once = call
@@ -117,16 +110,7 @@ class ApiKeys:
             if rows:
                 rules.check_credentials(books)
             key = _key(rows[0]) if rows else None
-        if key is None or key.state(now) != "valid":
-            return None
-        if key.unused:
-            self._note_use(key)
-        return key
-
-    def _note_use(self, key: ApiKey) -> None:
-        """Once per key. A ledger that cannot be written to at this moment refuses no call for it."""
-        with suppress(LedgerFailed), self._ledger.writing() as books:
-            books.run("DELETE FROM unused_keys WHERE key = ?", key.id)
+        return key if key is not None and key.state(now) == "valid" else None
 
     def list(self, analyst: str | None = None) -> tuple[ApiKey, ...]:
         """All keys ever made (of one analyst), the oldest first."""
@@ -164,9 +148,8 @@ def read_key(books: Books, name: str) -> ApiKey | None:
 
 
 def _key(row: tuple[Any, ...]) -> ApiKey:
-    name, prefix, analyst, role, created, expires, revoked, unused = row
-    moments = datetime.fromisoformat(created), _moment(expires), _moment(revoked)
-    return ApiKey(name, prefix, analyst, role, *moments, unused=bool(unused))
+    name, prefix, analyst, role, created, expires, revoked = row
+    return ApiKey(name, prefix, analyst, role, datetime.fromisoformat(created), _moment(expires), _moment(revoked))
 
 
 def _with_actors(key: ApiKey, actors: Sequence[Actor | None]) -> ApiKey:

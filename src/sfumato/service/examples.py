@@ -265,7 +265,6 @@ _KEY: Json = {
     "expires": "2027-01-01T00:00:00.000000+00:00",
     "revoked": None,
     "state": "valid",
-    "unused": True,
     "created_by": {"analyst": "omar", "key": "0b3a5c2f9d10"},
     "revoked_by": None,
 }
@@ -476,7 +475,6 @@ REPLIES: Mapping[str, Json] = {
         **_KEY,
         "revoked": "2026-11-17T10:00:00.000000+00:00",
         "state": "revoked",
-        "unused": False,
         "revoked_by": {"user": "sfumato"},
     },
     "NewKey": {**_KEY, "key": "sfumato_Zk3xT2eVZ0nqF8hW1uYb5sLr7cQp9dKj4mXa6gNv0wE"},

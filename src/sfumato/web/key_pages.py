@@ -65,7 +65,6 @@ def _keys_page(call: PageCall, refused: str = "", status: int = 200) -> Response
         more=max(len(rows) - MAX_ROWS, 0),
         chosen=chosen,
         soon=[row for row in rows if row["is_soon"]],
-        unused=sum(row["is_unused"] and row["state"] == "valid" for row in rows),
         analysts=listed_analysts(call),
         roles=governing.ROLES,
         most_days=governing.MAX_KEY_DAYS,
@@ -93,7 +92,6 @@ def _key_row(call: PageCall, key: KeyState) -> dict[str, Any]:
         "revoked": moment(key.revoked),
         "revoked_by": _actor(key.revoked_by),
         "is_soon": key.state == "valid" and expires is not None and expires - now <= SOON,
-        "is_unused": key.unused,
         "is_own": key.id == call.caller.principal.key_id,
     }
 

@@ -45,10 +45,6 @@ class KeyState(KeyRow, frozen=True, kw_only=True):
     """What is known of an API key, whether it is valid, and who made and who revoked it."""
 
     state: Literal["valid", "expired", "revoked"]
-    unused: Annotated[
-        bool,
-        Meta(description="No call and no sign-in came with it. False too where that is not known, as of older keys."),
-    ] = False
     created_by: _Actor = None
     revoked_by: _Actor = None
 
@@ -59,7 +55,7 @@ class KeyState(KeyRow, frozen=True, kw_only=True):
             None if each is None else ActorInfo.from_attributes(each) for each in (key.created_by, key.revoked_by)
         )
         known = KeyRow.of_key(key).to_dict()
-        return cls(**known, state=key.state(now), unused=key.unused, created_by=created, revoked_by=revoked)
+        return cls(**known, state=key.state(now), created_by=created, revoked_by=revoked)
 
 
 class Keys(Record, frozen=True):
