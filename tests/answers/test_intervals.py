@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +152,12 @@ SUMS = {  # statements with several questions, with the column that they are by
 }
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("name", SUMS)
+NOISES = ("gaussian", "laplace")
+EVERYDAY = [*zip(SUMS, NOISES * 3, strict=True)]
+"""Each statement with one noise. An exhaustive run has both."""
+
+
+@pytest.mark.parametrize(("name", "noise"), repeats(EVERYDAY, [*product(SUMS, NOISES)]))
 def test_the_error_of_a_sum_of_several_counts_holds_as_often_as_it_says(name: str, noise: str, tmp_path: Path) -> None:
     """All keys are public, so the same statement over the rows themselves has the true numbers."""
     text, key = SUMS[name]
