@@ -1,8 +1,10 @@
-"""The analyst's whole way through the pages: by keyboard alone, by mouse, and without script."""
+"""The whole ways of the analyst, the reader and the owner by keyboard alone; the analyst's by mouse, without script."""
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -122,6 +124,159 @@ def test_to_the_end_of_a_budget_by_keyboard(stage: Stage, seated: Seated) -> Non
         keyboard.use(alert.get_by_role("button").first)
         screen.sees("Answer")
         assert 0 < stage.served.spent("paul").information <= 12
+
+
+def test_a_reader_by_keyboard_alone(shared: Stage, seated: Seated) -> None:
+    """The tree, a range off the grid, a breakdown, cells that are too small to show, and the file of numbers."""
+    with seated(shared) as screen:
+        keyboard, page = Keyboard(screen), screen.page
+        screen.open("/reports")
+        keyboard.write(shared.served.key("rita"))
+        keyboard.press("Enter")
+        screen.sees("Reports")
+        keyboard.use(page.get_by_role("link", name="ads", exact=True))
+        screen.sees("ads")
+
+        walk_the_tree(keyboard, screen)
+        leave_the_grid(keyboard, screen)
+
+        keyboard.go_to(page.get_by_label("By", exact=True))
+        keyboard.write("job")
+        step = page.get_by_label("Step")
+        keyboard.go_to(step)
+        keyboard.press("ArrowDown", "ArrowDown")
+        expect(step).to_have_value("day")
+        keyboard.use(screen.button("Show"))
+        cells = page.get_by_role("region", name="The numbers").locator("td.small")
+        expect(cells.first).to_have_text("too small to show")
+        legend = page.get_by_role("list", name="Numbers that are not shown")
+        expect(legend).to_contain_text("too small to show it is below 3")
+        keyboard.use(page.get_by_text("Why do these not add up?"))
+        expect(page.get_by_text("Numbers that are too small to show are missing among the parts")).to_be_visible()
+
+        with page.expect_download() as saved:
+            keyboard.use(page.get_by_role("link", name="CSV"))
+        rows = [*csv.DictReader(saved.value.path().read_text("utf-8").splitlines())]
+        assert len(rows) == 6 * 6 * 3  # days, titles and statistics
+        assert [row["why"] for row in rows].count("too small to show") == cells.count() > 0
+        keyboard.use(screen.button("Sign out"))
+        screen.sees("Sign in")
+
+
+def walk_the_tree(keyboard: Keyboard, screen: Screen) -> None:
+    """By arrow keys to a campaign, by the beginning of its name to a creative, and back by the path."""
+    page = screen.page
+    tree = page.get_by_role("navigation", name="account, campaign, creative")
+    path = page.get_by_role("navigation", name="Path")
+    account, campaign = (tree.get_by_role("link", name=name) for name in ("account acme", "campaign spring"))
+    keyboard.go_to(account)
+    keyboard.press("ArrowRight")
+    expect(campaign).to_be_visible()
+    expect(account).to_be_focused()
+    keyboard.press("ArrowRight", "ArrowDown")
+    expect(campaign).to_be_focused()
+    keyboard.press("Enter")
+    expect(path).to_contain_text("campaign spring")
+    expect(screen.heading("ads")).to_be_focused()
+    keyboard.go_to(page.get_by_label("Find by the beginning of a name"))
+    keyboard.write("s2")
+    found = page.locator("[data-found]").get_by_role("link")
+    expect(found).to_have_text("creative s2")
+    keyboard.press("ArrowDown")
+    expect(found).to_be_focused()
+    keyboard.press("Enter")
+    expect(path).to_contain_text("creative s2")
+    keyboard.use(path.get_by_role("link", name="spring"))
+    expect(path.locator("strong")).to_have_text("spring")
+
+
+def leave_the_grid(keyboard: Keyboard, screen: Screen) -> None:
+    """Write a range that does not fit the report, and take the nearest that does."""
+    page = screen.page
+    first, last = (page.get_by_label(name, exact=True) for name in ("From", "To before"))
+    for field, day, clock, moment in (
+        (first, "1028", "0100A", "2026-10-28T01:00"),
+        (last, "1103", "1200A", "2026-11-03T00:00"),
+    ):
+        keyboard.go_to(field)
+        keyboard.write(f"{day}2026")
+        keyboard.press("ArrowRight")
+        keyboard.write(clock)
+        expect(field).to_have_value(moment)
+    keyboard.use(screen.button("Show"))
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("This cannot be shown")
+    expect(alert).to_contain_text("Nothing was read.")
+    expect(alert.get_by_role("link")).to_have_count(2)
+    keyboard.use(alert.get_by_role("link").first)
+    expect(screen.heading("ads")).to_be_focused()
+    expect(first).to_have_value("2026-10-28T00:00")
+
+
+def test_an_owner_by_keyboard_alone(staging: Callable[..., Stage], seated: Seated) -> None:
+    """A budget that runs dry; a key that is made, kept, used and revoked, which ends its session at once."""
+    stage = staging(govern=True)
+    served = stage.served
+    served.ask(served.key("paul"))
+    with seated(stage, permissions=["clipboard-read", "clipboard-write"]) as screen, seated(stage) as other:
+        keyboard, page = Keyboard(screen), screen.page
+        screen.open("/overview")
+        keyboard.write(served.key("omar"))
+        keyboard.press("Enter")
+        screen.sees("Overview")
+        account = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="analyst:paul", exact=True))
+        expect(account.locator("time strong")).to_have_text("2026-11-17")
+
+        keyboard.use(page.get_by_role("link", name="Who would run dry"))
+        screen.sees("Who would run dry")
+        keyboard.go_to(page.get_by_label("Budget 1", exact=True))
+        keyboard.press("Control+A")
+        keyboard.write("5,30")
+        keyboard.press("Enter")
+        expect(page.get_by_text("With 5 units and 30 calls, 0% never notice.")).to_be_visible()
+
+        key = make_a_key(keyboard, screen, "paul")
+        keeper = Keyboard(other)
+        other.open("/ask")
+        keeper.write(key)
+        keeper.press("Enter")
+        other.sees("Ask")
+        made = served.keys.list("paul")[-1]
+        assert key.startswith(made.prefix)
+
+        keyboard.use(page.get_by_role("link", name=f"Revoke the key {made.prefix} of paul"))
+        screen.sees("Revoke a key")
+        expect(page.get_by_text("every sign-in that was begun with it")).to_be_visible()
+        keyboard.use(screen.button("Revoke it"))
+        screen.sees("Keys")
+        expect(page.get_by_role("row").filter(has_text=made.prefix)).to_contain_text("by omar")
+        keeper.use(other.page.get_by_role("link", name="Budget"))
+        other.sees("Sign in")
+
+
+def make_a_key(keyboard: Keyboard, screen: Screen, analyst: str) -> str:
+    """The key, which is shown once: until a box is ticked, and nowhere afterwards."""
+    page = screen.page
+    keyboard.use(page.get_by_role("link", name="Keys", exact=True))
+    screen.sees("Keys")
+    whose = page.get_by_label("Analyst", exact=True)
+    keyboard.go_to(whose)
+    keyboard.write(analyst)
+    expect(whose).to_have_value(analyst)
+    keyboard.use(screen.button("Make the key"))
+    screen.sees("A new key")
+    key = page.locator(".secret code").inner_text()
+    keyboard.use(screen.button("Copy"))
+    expect(screen.button("Copied")).to_be_visible()
+    assert screen.run("navigator.clipboard.readText()") == key
+    keyboard.use(screen.button("Done"))
+    box = page.get_by_label("I have kept this key")
+    expect(box).to_be_focused()  # the page stays
+    keyboard.press("Space")
+    keyboard.use(screen.button("Done"))
+    screen.sees("Keys")
+    expect(page.get_by_text(key)).to_have_count(0)
+    return key
 
 
 def test_sql_is_completed(shared: Stage, seated: Seated) -> None:
