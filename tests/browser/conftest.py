@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 
 from tests.helpers import chromium
 from tests.helpers.screens import Screen, Seated, screen
-from tests.helpers.staged import Stage, staged
+from tests.helpers.staged import Stage, publish, staged
 
 
 @pytest.fixture(scope="package")
@@ -35,8 +35,9 @@ def portal() -> Iterator[BlockingPortal]:
 
 @pytest.fixture(scope="package")
 def shared(browser: Browser, portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One service for what another test may see."""
+    """One service for what another test may see. Its ledger has a release."""
     with staged(tmp_path_factory.mktemp("screens") / "world", portal, ads=True, govern=True) as stage:
+        publish(stage)
         yield stage
 
 

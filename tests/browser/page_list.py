@@ -113,6 +113,11 @@ def revoking(screen: Screen, stage: Stage) -> None:
     screen.page.get_by_role("link", name="Revoke").first.click()
 
 
+def published(screen: Screen, stage: Stage) -> None:
+    screen.open("/releases")
+    screen.page.get_by_role("link", name="items").click()
+
+
 def asked_and_open(path: str) -> Reach:
     def reach(screen: Screen, stage: Stage) -> None:
         screen.ask(TOP)
@@ -171,6 +176,7 @@ PAGES = (
     PageRow("guarantee", "/guarantee", "Guarantee", analyst="omar"),
     PageRow("ledger", "/ledger", "Ledger", analyst="omar"),
     PageRow("releases", "/releases", "Releases", analyst="omar"),
+    PageRow("release", "/releases/{digest}", "Release", analyst="axel", reach=published),
     PageRow("overview, not yours", "/overview", "Not found", status=404),
     PageRow("nowhere", "/nowhere", "Not found", status=404),
 )
@@ -179,6 +185,5 @@ NO_PAGES = (
     *("/ask/words", "/history.csv", "/answers/{digest}/{file}"),
     *("/reports/{name}/entities", "/reports/{name}/{file}"),
     *("/ledger/progress", "/releases/{digest}/statement.json"),
-    "/releases/{digest}",  # there is no release here
 )
 """Routes that deliver data and files."""

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import httpx2
 from anyio.from_thread import BlockingPortal
 
+import sfumato as sf
 from sfumato.errors import EngineFailed
 from tests.helpers.listening import listening
 from tests.helpers.served import Served, new_served
@@ -56,6 +57,15 @@ def staged(folder: Path, portal: BlockingPortal, **options: Any) -> Iterator[Sta
     served = new_served(folder, portal, **{"console": True, "more": SITUATIONS} | options)
     with listening(served.app) as url:
         yield Stage(served, url)
+
+
+def publish(stage: Stage) -> None:
+    """Put a release of a few rows into the ledger."""
+    world = stage.served.world
+    rows = world.folder / "rows.csv"
+    rows.write_text("person,item\n" + "".join(f"{person},{'ab'[person % 2]}\n" for person in range(400)))
+    options: dict[str, Any] = {"unit": "person", "key": "item", "method": "pcr", "rho": 1, "delta": 1e-6}
+    sf.release_counts(rows, **options, config=world.path, budget="partner", job="items")
 
 
 @contextmanager
