@@ -7,6 +7,7 @@ import io
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import duckdb
 import pytest
@@ -16,8 +17,8 @@ from playwright.sync_api import Browser, expect
 from sfumato.show import visible
 from sfumato.show.text import heading, key_label
 from tests.helpers.hostile import HOSTILE
-from tests.helpers.repeats import EXHAUSTIVE
-from tests.helpers.screens import Screen, Seated, path_of, screen
+from tests.helpers.repeats import EXHAUSTIVE, repeats
+from tests.helpers.screens import NARROW, WIDE, Screen, Seated, path_of, screen
 from tests.helpers.staged import Stage, staged
 from tests.helpers.worlds import World
 
@@ -124,7 +125,7 @@ def test_keys_are_shown_as_they_are_displayed(hostile: Stage, seated: Seated, el
                 screen.page.get_by_role("link", name=name, exact=True).click()
             assert download.value.suggested_filename.startswith(f"answer-{address.removeprefix('/answers/')[:12]}.")
             saved[name] = download.value.path()
-        check_csv(saved["CSV"], keys)
+        check_column(saved["CSV"], "article", keys)
         check_svg(saved["SVG"])
         screen.page.set_viewport_size({"width": 320, "height": 640})
         assert screen.sideways() == []
@@ -135,11 +136,10 @@ def fits(label: str, whole: str) -> bool:
     return label == whole or (label.endswith("…") and whole.startswith(label.removesuffix("…")))
 
 
-def check_csv(path: Path, keys: set[str]) -> None:
-    """Every key comes back but for apostrophes, which stand before formulas."""
+def check_column(path: Path, column: str, keys: set[str]) -> None:
+    """Every key comes back from a CSV but for apostrophes, which stand before formulas."""
     [head, *rows] = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""))
-    assert head[0] == "article"
-    read = {row[0] for row in rows}
+    read = {row[head.index(column)] for row in rows}
     assert {text.replace("'", "") for text in read} == {key.replace("'", "") for key in keys}
     assert not [text for text in read if text[:1] in ("=", "+", "-", "@")]
 
@@ -158,15 +158,18 @@ def test_a_saved_picture_is_quiet(hostile: Stage, seated: Seated, browser: Brows
         screen.sees("Answer")
         with screen.page.expect_download() as download:
             screen.page.get_by_role("link", name="SVG", exact=True).click()
-        path = download.value.path().rename(hostile.served.world.folder / "picture.svg")
+        check_quiet(download.value.path().rename(hostile.served.world.folder / "picture.svg"), browser)
+
+
+def check_quiet(picture: Path, browser: Browser) -> None:
     context = browser.new_context()
     page, seen = context.new_page(), []
     page.on("request", lambda request: seen.append(request.url))
     page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
-    page.goto(path.as_uri())
+    page.goto(picture.as_uri())
     expect(page.locator("text").first).to_be_visible()
     context.close()
-    assert seen == [path.as_uri()]
+    assert seen == [picture.as_uri()]
 
 
 def test_names_of_the_policy_are_text(hostile: Stage, seated: Seated, elements: set[str]) -> None:
@@ -218,3 +221,138 @@ def test_what_is_typed_is_text(hostile: Stage, seated: Seated, elements: set[str
 
 def test_there_are_two_hundred_of_them() -> None:
     assert len({*HOSTILE}) >= 200
+    assert len(NAMES) >= 200
+
+
+# -- names of entities and values of attributes in a report --
+
+NAMES = tuple(key for key in HOSTILE if key and "\0" not in key)
+ACCOUNTS, CAMPAIGNS, CREATIVES = (NAMES[place::3] for place in range(3))
+ROWS_PER_VALUE = 200
+VIEW = "statistic=impressions&start=2026-10-28&end=2026-11-03&step=all&option="
+
+
+def write_hostile_report(world: World) -> None:
+    """A third of the names on each level of the tree; each of them is a value of an attribute, too."""
+    names = [(name, "plain", f"below account {place}") for place, name in enumerate(ACCOUNTS)]
+    names += [("many", name, f"below campaign {place}") for place, name in enumerate(CAMPAIGNS)]
+    names += [("many", "few", name) for name in CREATIVES]
+    with duckdb.connect(str(world.database)) as rows:
+        rows.execute("CREATE TABLE names (account VARCHAR, campaign VARCHAR, creative VARCHAR)")
+        rows.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
+        rows.execute("INSERT INTO creatives FROM names")
+        rows.execute("DELETE FROM titles")
+        rows.executemany("INSERT INTO titles VALUES (?)", [[name] for name in NAMES])
+        rows.execute(
+            """INSERT INTO ads SELECT member, TIMESTAMP '2026-10-30', 'impression', 's1', title, 'entry'
+            FROM titles, range(?) AS members (member)""",
+            [ROWS_PER_VALUE],
+        )
+
+
+@pytest.fixture(scope="module")
+def hostile_report(
+    browser: Browser, portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("hostile_report") / "world"
+    with staged(folder, portal, ads=True, prepare=write_hostile_report) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def elements_of_reports(shared: Stage, browser: Browser) -> set[str]:
+    """Those of a report without such names."""
+    with screen(browser, shared.url, shared.cookie("tina")) as plain:
+        found: set[str] = set()
+        for more in ("", "&by=job_title"):
+            plain.open(f"/reports/ads?entity=acme&entity=spring&{VIEW}{more}")
+            found |= {*plain.run(ELEMENTS)}
+        return found
+
+
+def texts(screen: Screen, selector: str) -> list[str]:
+    return screen.page.locator(selector).all_text_contents()
+
+
+@pytest.mark.parametrize(
+    ("path", "level", "names"),
+    [
+        ("entity=globex", "account ", ACCOUNTS),
+        ("entity=many", "campaign ", CAMPAIGNS),
+        ("entity=many&entity=few", "creative ", CREATIVES),
+    ],
+    ids=["accounts", "campaigns", "creatives"],
+)
+def test_names_in_the_tree_are_text(
+    hostile_report: Stage, seated: Seated, elements_of_reports: set[str], path: str, level: str, names: tuple[str, ...]
+) -> None:
+    """In the tree, where they are found by their beginnings, and in the path, on the page that each leads to."""
+    with seated(hostile_report, "rita") as screen:
+        screen.open(f"/reports/ads?{path}&{VIEW}")
+        check_is_text(screen, elements_of_reports)
+        links = screen.page.locator(".tree li > a")
+        shown = dict(zip(links.all_text_contents(), links.evaluate_all(ADDRESSES), strict=True))
+        assert shown.keys() >= {f"{level}{key_label(name)}" for name in names}
+        check_fits(screen)
+        screen.page.get_by_label("Find by the beginning of a name").press_sequentially("<")
+        expect(screen.page.locator("[data-found] bdi").first).to_be_visible()
+        found = texts(screen, "[data-found] a")
+        assert {*found} <= {f"{each} {key_label(name)}" for each in LEVELS for name in NAMES if name[0] == "<"}
+        check_is_text(screen, elements_of_reports)
+        for name in names[:: repeats(8, 1)]:
+            screen.open(shown[f"{level}{key_label(name)}"])
+            screen.sees("ads")
+            check_is_text(screen, elements_of_reports)
+            assert texts(screen, "nav.path strong") == [key_label(name)]
+            assert screen.page.title() == "Report ads · Sfumato"
+
+
+LEVELS = ("account", "campaign", "creative")
+ADDRESSES = "nodes => nodes.map((node) => node.getAttribute('href'))"
+
+
+def check_fits(screen: Screen) -> None:
+    for size in (NARROW, WIDE):
+        screen.resize(size)
+        assert screen.sideways() == []
+
+
+def test_values_of_an_attribute_are_text(
+    hostile_report: Stage, seated: Seated, elements_of_reports: set[str], browser: Browser
+) -> None:
+    """In the table, in the picture, and in the files that are saved; with a name in every line of the CSV."""
+    with seated(hostile_report, "rita") as screen:
+        screen.open(f"/reports/ads?entity=acme&{VIEW}&by=job_title")
+        screen.sees("ads")
+        check_is_text(screen, elements_of_reports)
+        assert {*texts(screen, "table.numbers tbody bdi")} == {*map(key_label, NAMES)}
+        assert texts(screen, "table.numbers td.small") == []
+        labels = texts(screen, "svg.wide .label-end text")
+        assert len(labels) > 30
+        assert all(any(fits(label, key_label(name)) for name in NAMES) for label in labels)
+        check_fits(screen)
+        saved = {}
+        for name in ("CSV", "SVG"):
+            with screen.page.expect_download() as download:
+                screen.page.get_by_role("link", name=name, exact=True).click()
+            saved[name] = download.value.path()
+        check_column(saved["CSV"], "job_title", {*NAMES})
+        check_svg(saved["SVG"])
+        check_quiet(saved["SVG"].rename(hostile_report.served.world.folder / "picture.svg"), browser)
+
+
+@pytest.mark.parametrize(
+    "name", ['=HYPERLINK("//other.example")', "<img src=x onerror=alert(1)>", "a\u202eb", "1;=1+1"]
+)
+def test_an_entity_in_a_file_is_text(hostile_report: Stage, seated: Seated, name: str) -> None:
+    with seated(hostile_report, "rita") as screen:
+        place = [("entity", each) for each in path_to(name)]
+        screen.open(f"/reports/ads?{urlencode(place)}&{VIEW}")
+        with screen.page.expect_download() as download:
+            screen.page.get_by_role("link", name="CSV", exact=True).click()
+        check_column(download.value.path(), LEVELS[len(place) - 1], {name})
+
+
+def path_to(name: str) -> tuple[str, ...]:
+    above = {ACCOUNTS: (), CAMPAIGNS: ("many",), CREATIVES: ("many", "few")}
+    return next((*path, name) for names, path in above.items() if name in names)
