@@ -13,6 +13,7 @@ import itertools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -27,12 +28,12 @@ from sfumato.session import Session
 from sfumato.web.console import add_console
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Locator
 
     from tests.helpers.screens import Screen
 
 PICTURES = Path(__file__).parent / "pictures"
-ARTICLE = "cookie-free-ads-51"
+ARTICLE, SMALL_ARTICLE = "cookie-free-ads-51", "cookie-free-ads-82"
 PAGE_SIZE = (1000, 720)
 
 
@@ -108,27 +109,81 @@ def photograph(target: Path, browser: Browser) -> None:
 
     with prepared_demo() as config:
         (config.parent / "noise.key").write_bytes(hashlib.sha256(b"pictures of pages").digest())
-        session = Session(config, clock=lambda: demo.AFTER)
-        key, _ = ApiKeys(session.ledger).create(demo.ANALYST, "analyst", None, demo.AFTER)
-        with listening(create_app(session, add_console=add_console)) as url, screen(browser, url) as seen:
-            seen.resize(PAGE_SIZE)
-            seen.sign_in(key)
-            seen.sees("What may be asked")
-            save_page(seen, target / "page-tables.webp")
-            seen.open("/ask?table=engagements")
-            for label, value in (("Column of condition 1", "region"), ("Column of condition 2", "day")):
-                seen.page.get_by_label(label, exact=True).select_option(value)
-            seen.page.get_by_label("Value of condition 1", exact=True).fill("emea")
-            seen.page.get_by_label("Value of condition 2", exact=True).fill("2026-10-28")
-            seen.page.get_by_text("day = '2026-10-28'").wait_for()
-            save_page(seen, target / "page-ask.webp")
-            seen.button("Ask").click()
-            seen.sees("Answer")
-            save_page(seen, target / "page-answer.webp")
+        days = [demo.AFTER]
+        session = Session(config, clock=lambda: days[-1])
+        seal_report(session)
+        with listening(create_app(session, add_console=add_console)) as url:
+
+            def visit(name: str, walk: Callable[[Screen, Path], None]) -> None:
+                role = session.config.analysts[name].role
+                key, _ = ApiKeys(session.ledger).create(name, role, None, days[-1])
+                with screen(browser, url) as seen:
+                    seen.resize(PAGE_SIZE)
+                    seen.sign_in(key)
+                    walk(seen, target)
+
+            visit(demo.ANALYST, walk_as_analyst)
+            visit(demo.READER, walk_as_reader)
+            for limit in (8, 12, 3, 9):
+                days.append(days[-1] + timedelta(days=1))
+                day = {"day": f"2026-10-{limit:02}"}
+                session.ask(sf.TopK("engagements", by="article", measure="members", where=day, k=limit), analyst="anna")
+            visit(demo.OWNER, walk_as_owner)
 
 
-def save_page(seen: Screen, path: Path) -> None:
+def seal_report(session: Session) -> None:
+    """Draw the numbers of the pages of the report before there are threads: their turns would change the noise."""
+    for article, by in (({}, None), ({"article": SMALL_ARTICLE}, "region")):
+        for step in ("day", "all"):
+            session.report(
+                "reading",
+                analyst=demo.READER,
+                statistics=["reads"],
+                entity={"desk": "marketing", "topic": "cookie-free-ads", **article},
+                attribute=by if step == "day" else None,
+                start="2026-10-05",
+                end="2026-10-12",
+                granularity=step,
+            )
+
+
+def walk_as_analyst(seen: Screen, target: Path) -> None:
+    seen.sees("What may be asked")
+    save_page(seen, target / "page-tables.webp")
+    seen.open("/ask?table=engagements")
+    for label, value in (("Column of condition 1", "region"), ("Column of condition 2", "day")):
+        seen.page.get_by_label(label, exact=True).select_option(value)
+    seen.page.get_by_label("Value of condition 1", exact=True).fill("emea")
+    seen.page.get_by_label("Value of condition 2", exact=True).fill("2026-10-28")
+    seen.page.get_by_text("day = '2026-10-28'").wait_for()
+    save_page(seen, target / "page-ask.webp")
+    seen.button("Ask").click()
+    seen.sees("Answer")
+    save_page(seen, target / "page-answer.webp")
+
+
+def walk_as_reader(seen: Screen, target: Path) -> None:
+    seen.sees("Reports")
+    week = "statistic=reads&start=2026-10-05&end=2026-10-12&step=day&option="
+    seen.open(f"/reports/reading?entity=marketing&entity=cookie-free-ads&{week}")
+    save_page(seen, target / "page-report.webp")
+    seen.open(f"/reports/reading?entity=marketing&entity=cookie-free-ads&entity={SMALL_ARTICLE}&{week}&by=region")
+    save_page(seen, target / "page-numbers.webp", top=seen.page.locator("figure"))
+
+
+def walk_as_owner(seen: Screen, target: Path) -> None:
+    seen.sees("What may be asked")
+    seen.open("/overview")
+    save_page(seen, target / "page-overview.webp")
+    seen.open("/guarantee")
+    save_page(seen, target / "page-guarantee.webp", top=seen.page.locator("form[data-bet]"))
+
+
+def save_page(seen: Screen, path: Path, top: Locator | None = None) -> None:
+    """The page from its top, or from an element on."""
     seen.page.evaluate("document.activeElement.blur()")
+    if top:
+        top.evaluate("node => node.scrollIntoView()")
     taken = seen.debugger.send("Page.captureScreenshot", {"format": "webp", "quality": 80})
     path.write_bytes(base64.b64decode(taken["data"]))
     path.with_suffix(".txt").write_text(seen.text + "\n", "utf-8")
