@@ -51,10 +51,9 @@ def test_a_shorter_list_is_paid_first_and_then_only_what_is_new(world: World) ->
 
 
 def test_rows_come_in_the_order_that_was_asked_for(world: World) -> None:
-    """A ranking of picks is not in the order of the counts that are drawn for it."""
+    """A ranking of picks is seldom in the order of the counts that are drawn for it."""
     with world.open() as session:
         drawn = [row["members"] for row in session.ask(TopK("engagements", "article", "members"), analyst="anna").rows]
-        assert drawn != sorted(drawn, reverse=True)
         falling = session.ask(f"{LIST} ORDER BY people DESC", analyst="anna").rows
         assert [row["people"] for row in falling] == sorted(drawn, reverse=True)
         rising = session.ask(f"{LIST} ORDER BY people, article", analyst="anna").rows
